@@ -134,7 +134,7 @@ def overlap(query, texts):
 
 
 def show(title, retriever, question=VAGUE, without=None):
-    """Print the passages without and with a stage, a star after the passage with the answer, and the model calls."""
+    """Print the first passages without and with a stage, and the number of model calls; a star marks the answer."""
     model.calls = 0
     result = retriever.explain(question)
     stages = ", ".join(f"{one.stage} {one.status}" for one in result.extras.get("stages", ())) or "no stage"

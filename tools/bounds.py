@@ -1,4 +1,7 @@
-"""The lowest version that the three distributions admit of each package, as constraints: ``python tools/bounds.py``."""
+"""Print the lowest version of each package that the three distributions accept: ``python tools/bounds.py``.
+
+The output has the form of pip's constraints.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from release import PROJECTS
 
 
 def requirements() -> Iterator[str]:
-    """Every requirement of a distribution and its extras, except those for each other."""
+    """Yield every requirement of each distribution and its extras, except requirements of the other distributions."""
     for path in PROJECTS:
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
         for text in chain(project["dependencies"], *project["optional-dependencies"].values()):
@@ -20,7 +23,7 @@ def requirements() -> Iterator[str]:
 
 
 def lowest() -> dict[str, str]:
-    """The lowest version of each package; the highest of them where several requirements name it."""
+    """Return the lowest version of each package; if several requirements name it, the highest of their versions."""
     found: dict[str, str] = {}
     for text in requirements():
         match = re.fullmatch(r"([\w.-]+)(?:\[\w+\])?>=([\d.]+)(?:,<[\d.]+)?", text)

@@ -1,10 +1,11 @@
-"""Make the bundled slice of real data from the folder it is cut from.
+"""Make the bundled part of a real data set from the folder of the whole data set.
 
     python tools/bundle_data.py SOURCE_DIR data/musique-openie
 
-Passage and query embeddings stay float16. Fact embeddings are stored as int8 with one float16 scale a row; the
-largest and the mean change of a cosine with the 100 queries are printed. Entity embeddings and the list of facts stay
-out: the facts are the sorted unique triples after normalisation, and the script checks that they can be remade.
+The embeddings of passages and queries are copied as float16. Embeddings of facts are stored as int8 with one float16
+scale per row; the program prints the largest and the mean change of a fact's cosine with the 100 queries. Entity
+embeddings and the list of facts are not stored: the facts are the sorted, distinct, normalized triples, and the program
+checks that it can make the same list from the triples.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ COPIED = ("corpus.jsonl", "queries.jsonl", "triples.jsonl", "passages.f16.npy", 
 
 
 def normalised(text: str) -> str:
-    """Lower case, every character that is no ASCII letter, digit or space a space, stripped."""
+    """Return the text in lower case and stripped; only ASCII letters and digits stay, others become spaces."""
     return re.sub(r"[^A-Za-z0-9 ]", " ", text.lower()).strip()
 
 
 def facts_of(triples_file: Path) -> list[tuple[str, str, str]]:
-    """The sorted unique normalised triples of a file, without those that have an empty part."""
+    """Return the sorted, distinct, normalized triples of a file, without triples that have an empty part."""
     found = set()
     for line in triples_file.read_text(encoding="utf-8").splitlines():
         for subject, predicate, item in json.loads(line)["triples"]:

@@ -1,6 +1,6 @@
-"""Fragments of the changelog: ``check`` them, or ``collect`` them under a heading of CHANGELOG.md.
+"""Check the fragments of the changelog (``check``), or move them under a heading of CHANGELOG.md (``collect``).
 
-Each file ``changes/<short-name>.md`` holds the sentences of one change for users, one bullet a line.
+Each file ``changes/<short-name>.md`` contains sentences about one change, for users; each line is a bullet.
 Run: python tools/changes.py check
      python tools/changes.py collect "Living documents" [changes/sync.md ...]
 """
@@ -17,12 +17,12 @@ _NEXT_SENTENCE = re.compile(r"[.!?][)\"']* +(?=[A-Z\"'(`])")
 
 
 def fragments(root: Path = ROOT) -> list[Path]:
-    """Every file in ``changes``."""
+    """Return every file in ``changes``."""
     return sorted((root / "changes").glob("*"))
 
 
 def faults(file: Path) -> list[str]:
-    """Each line that is not a bullet with one sentence, with its place."""
+    """Return what is wrong with a fragment: its name, or each line that is not a bullet with a single sentence."""
     wrong = [] if re.fullmatch(r"[a-z0-9-]+\.md", file.name) else [f"{file.name}: name it like sync-of-folders.md"]
     lines = file.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, 1):
@@ -40,7 +40,10 @@ def faults(file: Path) -> list[str]:
 
 
 def collected(changelog: str, title: str, bullets: Sequence[str]) -> str:
-    """The changelog with bullets at the end of a section of its newest version; a new section comes first there."""
+    """Return the changelog with bullets added at the end of a section of its newest version.
+
+    If the newest version has no such section, the section is added as its first.
+    """
     top, newest, *older = re.split(r"(?m)^(?=## )", changelog)
     start, *sections = re.split(r"(?m)^(?=### )", newest)
     heading = f"### {title}\n"

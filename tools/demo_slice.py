@@ -1,9 +1,9 @@
-"""Cut the slice of data/musique-openie that the wheel ships for ``phasegraph demo``.
+"""Select the part of data/musique-openie that the wheel contains for ``phasegraph demo``.
 
     python tools/demo_slice.py
 
-The slice holds some questions of the bundled data, their gold passages, and the passages that vectors, BM25 and the
-walk rank first for these questions, so that the lists of the slice begin as those of the whole data do.
+The part contains some questions of the bundled data, their gold passages, and the first passages that vectors, BM25 and
+the walk find for these questions. So the sources rank the same passages first in this part as in the whole data set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEPTH = {"vector": 30, "graph": 20, "bm25": 15}
 
 
 def kept_passages() -> set[str]:
-    """The ids of the passages of the slice."""
+    """Return the ids of the passages in the part."""
     whole = load_dataset(WHOLE)
     rows = [row for row, query in enumerate(whole.queries) if query.id in QUESTIONS]
     part = whole.subset(rows)
@@ -39,7 +39,7 @@ def kept_passages() -> set[str]:
 
 
 def write_part(name: str, vectors: str, wanted: list[str]) -> None:
-    """Write the lines of some ids, in the order of the whole data or, for questions, of the list."""
+    """Write the lines with some ids: passages in the order of the whole data set, questions in the order of the ids."""
     lines = (WHOLE / name).read_text(encoding="utf-8").splitlines()
     rows = {json.loads(line)["id"]: row for row, line in enumerate(lines)}
     places = [rows[one] for one in wanted]
@@ -48,7 +48,7 @@ def write_part(name: str, vectors: str, wanted: list[str]) -> None:
 
 
 def main() -> None:
-    """Write the slice."""
+    """Write the files of the part."""
     SLICE.mkdir(exist_ok=True)
     kept = kept_passages()
     write_part("corpus.jsonl", "passages.f16.npy", sorted(kept))

@@ -1,8 +1,10 @@
-"""The house in figures: ``python tools/house.py [--json FILE]``; ``--tree`` writes two parts of the architecture page.
+"""Print figures about the code: ``python tools/house.py [--json FILE]``; ``--tree`` writes two parts of a page.
 
-Files and lines per room, the longest and the most complex functions, identical lines of the integrations, the files
-that one call passes through, exported names, constructor parameters, modules that an import loads, and circles among
-imports (type-checking ones included), and imports from a higher floor. Figures to report, not bars.
+The page is docs/contributing/architecture.md.
+
+The figures are: files and lines per room, the longest and the most complex functions, identical lines of the two
+integrations, the files that one call passes through, exported names, constructor parameters, modules that an import
+loads, circles among imports (type-checking imports included), and imports from a higher floor. They are not limits.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ QUESTION = "Where was the director of Vertigo born?"
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the three packages by its dotted name."""
+    """Return every module of the three packages, by its dotted name."""
     found: dict[str, Path] = {}
     for package, base in PACKAGES.items():
         for file in sorted((base / package.replace(".", "/")).rglob("*.py")):
@@ -43,14 +45,14 @@ def modules() -> dict[str, Path]:
 
 
 def room_of(module: str) -> str:
-    """The room a module stands in: the first part of its name below the package, or the integration."""
+    """Return the room of a module: the first part of its name below the package, or the integration."""
     if not module.startswith("phasegraph"):
         return "integrations"
     return module.split(".")[1] if "." in module else "__init__"
 
 
 def rooms(found: Mapping[str, Path]) -> dict[str, dict[str, int]]:
-    """Files and lines of each room."""
+    """Return the number of files and lines of each room."""
     table: dict[str, dict[str, int]] = {}
     for module, file in found.items():
         row = table.setdefault(room_of(module), {"files": 0, "lines": 0})
@@ -61,18 +63,18 @@ def rooms(found: Mapping[str, Path]) -> dict[str, dict[str, int]]:
 
 @cache
 def parsed(file: Path) -> ast.Module:
-    """The syntax tree of a module, which several figures read."""
+    """Return the syntax tree of a module; it is cached, because several figures read it."""
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
 @cache
 def nodes(file: Path) -> tuple[ast.AST, ...]:
-    """All nodes of a module's syntax tree."""
+    """Return all nodes of a module's syntax tree."""
     return tuple(ast.walk(parsed(file)))
 
 
 def imports_of(module: str, file: Path, known: Mapping[str, Path]) -> set[str]:
-    """Modules of ours that a module imports, inside functions and for type checking too."""
+    """Return the modules of the three packages that a module imports, also inside functions and for type checking."""
     found: set[str] = set()
     for node in nodes(file):
         if isinstance(node, ast.Import):
@@ -84,7 +86,7 @@ def imports_of(module: str, file: Path, known: Mapping[str, Path]) -> set[str]:
 
 
 def circles(found: Mapping[str, Path]) -> list[str]:
-    """The circles among imports, one at a time, each as its path."""
+    """Return one circle among imports after another, each as its path."""
     graph = {module: imports_of(module, file, found) for module, file in found.items()}
     out: list[str] = []
     while True:
@@ -99,7 +101,7 @@ def circles(found: Mapping[str, Path]) -> list[str]:
 
 
 def against_the_floors() -> list[str]:
-    """Imports of the core from a higher floor; the floors stand in their test."""
+    """Return the imports of the core from a higher floor; tests/test_house.py lists the floors."""
     sys.path.insert(0, str(ROOT))
     from tests.test_house import PRODUCT, imports_against_the_floors
 
@@ -116,12 +118,12 @@ SHOWN = (
 
 
 def first_line(file: Path) -> str:
-    """The first line of a module's docstring."""
+    """Return the first line of a module's docstring."""
     return (ast.get_docstring(parsed(file)) or "").split("\n")[0]
 
 
 def tree() -> str:
-    """Every room and every file, with the first line of its docstring; an integration begins with its path."""
+    """Return every room and file, with the first line of its docstring; an integration begins with its path."""
     lines = []
 
     def show(folder: Path, depth: int) -> None:
@@ -141,7 +143,7 @@ def tree() -> str:
 
 
 def papers() -> str:
-    """Every reference of a docstring in the core, and the definitions that cite it, as a table."""
+    """Return a table of the references in the core's docstrings, with the definitions that cite each reference."""
     base = ROOT / "src/phasegraph"
     found: dict[str, tuple[str, set[str]]] = {}
     for file in sorted(base.rglob("*.py")):
@@ -161,7 +163,7 @@ def papers() -> str:
 
 
 def generated(page: str) -> str:
-    """The architecture page with the tree and the table of papers of now."""
+    """Return the architecture page with the present tree and the present table of papers."""
     for name, text in (("tree", tree()), ("papers", papers())):
         before, _, rest = page.partition(f"<!-- {name} -->\n")
         page = f"{before}<!-- {name} -->\n{text}\n<!-- /{name} -->\n{rest.partition(f'<!-- /{name} -->' + chr(10))[2]}"
@@ -169,7 +171,7 @@ def generated(page: str) -> str:
 
 
 def functions(found: Mapping[str, Path]) -> list[tuple[str, int, int]]:
-    """Every function with its lines, docstring included, and its branches plus one."""
+    """Return every function with its number of lines (docstring included), and its number of branches plus one."""
     out = []
     branches = (ast.If, ast.For, ast.While, ast.AsyncFor, ast.ExceptHandler, ast.BoolOp, ast.IfExp, ast.comprehension)
     for module, file in found.items():
@@ -183,7 +185,7 @@ def functions(found: Mapping[str, Path]) -> list[tuple[str, int, int]]:
 
 
 def identical_lines() -> int:
-    """Lines of 20 characters or more that both integrations hold, imports and docstring fences apart."""
+    """Return the number of lines of at least 20 characters that both integrations contain, without imports."""
     held = []
     for package in list(PACKAGES)[1:]:
         files = (PACKAGES[package] / package.replace(".", "/")).glob("*.py")
@@ -193,7 +195,7 @@ def identical_lines() -> int:
 
 
 def exported(found: Mapping[str, Path]) -> dict[str, int]:
-    """How many names each ``__all__`` lists."""
+    """Return the number of names in each ``__all__``."""
     out: dict[str, int] = {}
     for module, file in found.items():
         for node in parsed(file).body:
@@ -203,9 +205,9 @@ def exported(found: Mapping[str, Path]) -> dict[str, int]:
 
 
 def passed(framework: str) -> list[str]:
-    """Files of ours whose code runs in the first call of a framework's program, on whatever thread.
+    """Return the files of the three packages whose code runs in the first call of a framework's program, in any thread.
 
-    In a process of its own: worker threads that another call left behind would not be seen.
+    The call runs in a separate process, because worker threads of an earlier call would not be observed.
     """
     code = f"import house, json; print(json.dumps(house.followed(house.{framework}_call())))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "tools")
@@ -213,7 +215,7 @@ def passed(framework: str) -> list[str]:
 
 
 def followed(call: Callable[[], object]) -> list[str]:
-    """Files of ours whose code runs in one call."""
+    """Return the files of the three packages whose code runs in a call."""
     seen: set[str] = set()
     homes = tuple(str(base) for base in PACKAGES.values())
 
@@ -232,7 +234,7 @@ def followed(call: Callable[[], object]) -> list[str]:
 
 
 def langchain_call() -> Callable[[], object]:
-    """The README's LangChain program, built, with its first call to come."""
+    """Build the README's LangChain program, and return a function that makes its first call."""
     from langchain_core.documents import Document
     from langchain_core.embeddings import DeterministicFakeEmbedding
     from langchain_core.vectorstores import InMemoryVectorStore
@@ -247,7 +249,7 @@ def langchain_call() -> Callable[[], object]:
 
 
 def llama_index_call() -> Callable[[], object]:
-    """The README's LlamaIndex program, built, with its first call to come."""
+    """Build the README's LlamaIndex program, and return a function that makes its first call."""
     from llama_index.core import MockEmbedding, VectorStoreIndex
     from llama_index.core.schema import TextNode
 
@@ -261,7 +263,10 @@ def llama_index_call() -> Callable[[], object]:
 
 
 def parameters() -> dict[str, int]:
-    """Constructor parameters of the four classes that a user sets up, those of the frameworks' own bases apart."""
+    """Return the number of constructor parameters of the four classes that a user creates.
+
+    Parameters of the frameworks' base classes are not counted.
+    """
     from dataclasses import fields
 
     from langchain_core.retrievers import BaseRetriever
@@ -284,7 +289,7 @@ def parameters() -> dict[str, int]:
 
 
 def loaded(statement: str) -> dict[str, object]:
-    """How many modules of ours a statement loads, and which heavy ones of others."""
+    """Return how many modules of the three packages a statement loads, and which heavy modules of other packages."""
     code = (
         f"import json, sys; {statement}; ours = {tuple(PACKAGES)}; heavy = {HEAVY}; print(json.dumps({{"
         "'ours': sum(name.startswith(ours) for name in sys.modules), 'heavy': [m for m in heavy if m in sys.modules]}))"
@@ -294,7 +299,7 @@ def loaded(statement: str) -> dict[str, object]:
 
 
 def measure() -> dict[str, Any]:
-    """Everything, as one value."""
+    """Compute all figures."""
     found = modules()
     table = rooms(found)
     files, lines = sum(row["files"] for row in table.values()), sum(row["lines"] for row in table.values())
@@ -325,7 +330,7 @@ def measure() -> dict[str, Any]:
 
 
 def report(found: Mapping[str, Any]) -> Iterator[str]:
-    """The measurement as lines of text."""
+    """Yield the figures as lines of text."""
     yield f"{'room':<16}{'files':>6}{'lines':>8}"
     for name, row in found["rooms"].items():
         yield f"{name:<16}{row['files']:>6}{row['lines']:>8}"
@@ -344,7 +349,7 @@ def report(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description="How large the house is, counted.")
     parser.add_argument("--json", metavar="FILE", help="write the measurement there as well")
     parser.add_argument("--tree", action="store_true", help="write the tree and the papers of the architecture page")

@@ -1,11 +1,11 @@
-"""How many small faults the tests notice: a bounded mutation run over the code whose answers nobody recomputes by hand.
+"""Measure how many small faults the tests notice, by a mutation run over code whose results nobody checks by hand.
 
     pip install cosmic-ray==8.7.0
     python tools/mutation.py --sample 60 --out mutation.jsonl
 
-cosmic-ray plants one fault at a time (another operator, another number, a condition turned round) in a copy of the
-committed tree and runs the tests of that part until the first fails. A fault that no test notices survives; a line for
-each mutant, with the changed lines of the survivors, is printed and written.
+cosmic-ray inserts one fault at a time (another operator, another number, an inverted condition) into a copy of the
+committed tree. It then runs the tests of this part until one fails. A fault that no test notices survives. The program
+prints and writes a line for each fault, with the changed lines of the survivors.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LIMIT = 900.0
 
 
 def is_operator(path: Path, line: int, column: int) -> bool:
-    """Whether a binary operator stands there: cosmic-ray also takes the ``/`` and ``*`` of signatures for one."""
+    """Return True if there is a binary operator here; cosmic-ray also finds ``/`` and ``*`` in signatures."""
     nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.BinOp)]
     return any(
         (node.left.end_lineno, node.left.end_col_offset) <= (line, column) < (node.right.lineno, node.right.col_offset)
@@ -75,7 +75,7 @@ def is_operator(path: Path, line: int, column: int) -> bool:
 
 
 def mutants(name: str, tree: Path, sample: int, seed: int) -> Iterator[dict[str, object]]:
-    """What became of a random sample of the mutants of one target."""
+    """Yield the outcome of each fault in a random sample of the faults of one target."""
     modules, tests = TARGETS[name]
     session, config = tree / "session.sqlite", tree / "cosmic-ray.toml"
     session.unlink(missing_ok=True)
@@ -145,7 +145,7 @@ def write_page() -> None:
 
 
 def main() -> None:
-    """Run, print the score of each target and its survivors."""
+    """Run the faults; print the score of each target, and the survivors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", default=[], help=f"of {', '.join(TARGETS)}; default all")
     parser.add_argument("--sample", type=int, default=60, help="mutants of each target")

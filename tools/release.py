@@ -1,4 +1,4 @@
-"""Whether a tag is the version of all three distributions; with ``--notes``, what changed in it.
+"""Check that a tag is the version of all three distributions; with ``--notes``, print the changes in this version.
 
 Run: python tools/release.py v0.1.0 [--notes]
 """
@@ -19,13 +19,13 @@ PROJECTS = (
 
 
 def versions() -> dict[str, str]:
-    """The version of each distribution."""
+    """Return the version of each distribution."""
     projects = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in PROJECTS]
     return {one["name"]: one["version"] for one in projects}
 
 
 def notes(version: str) -> str:
-    """The part of CHANGELOG.md that is about a version; an error where there is none, or it is unreleased."""
+    """Return the part of CHANGELOG.md about a version; exit with an error if there is none, or it is unreleased."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     for part in re.split(r"(?m)^## ", text)[1:]:
         title, _, body = part.partition("\n")
@@ -37,7 +37,7 @@ def notes(version: str) -> str:
 
 
 def pending() -> list[str]:
-    """The fragments of the changelog that are not collected yet."""
+    """Return the fragments of the changelog that have not been collected."""
     return sorted(path.name for path in (ROOT / "changes").glob("*"))
 
 

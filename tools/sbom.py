@@ -1,7 +1,7 @@
-"""An SBOM (CycloneDX) of each distribution: ``python tools/sbom.py dist`` writes ``dist/sbom/NAME.cdx.json``.
+"""Write an SBOM (CycloneDX) of each distribution: ``python tools/sbom.py dist`` writes ``dist/sbom/NAME.cdx.json``.
 
-Each wheel goes into an empty environment, with the versions of constraints.txt; what pip installs for it is what the
-SBOM names. Needs cyclonedx-bom and pip, which tools/release-tools.txt pins.
+Each wheel is installed into an empty environment, with the versions of constraints.txt; the SBOM lists everything that
+pip installs for it. The program needs cyclonedx-bom and pip, in the versions of tools/release-tools.txt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from release import PROJECTS, ROOT, versions
 
 
 def write(name: str, project: Path, dist: Path) -> Path:
-    """The SBOM of one distribution, whose wheel lies in ``dist/NAME``."""
+    """Write the SBOM of one distribution, whose wheel is in ``dist/NAME``, and return its path."""
     target = dist / "sbom" / f"{name}.cdx.json"
     target.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -34,7 +34,7 @@ def write(name: str, project: Path, dist: Path) -> Path:
 
 
 def main(dist: str) -> None:
-    """Write the SBOM of all three, and say what each names."""
+    """Write the SBOMs of all three distributions, and print what each contains."""
     for name, project in zip(versions(), PROJECTS, strict=True):
         parts = json.loads(write(name, project, Path(dist).resolve()).read_text(encoding="utf-8"))["components"]
         print(f"{name}: {len(parts)} distributions")

@@ -72,7 +72,7 @@ def test_no_drift_leaves_the_threshold_alone_and_says_nothing() -> None:
 
 def test_input_that_cannot_be_tested_is_refused() -> None:
     threshold = _fitted(np.random.default_rng(5))
-    with pytest.raises(InvalidInputError, match="has no reference"):
+    with pytest.raises(InvalidInputError, match="fitted to judged hits"):
         check_drift(Threshold(0.3), [0.1], ["a"])
     with pytest.raises(InsufficientDataError, match="at least 8"):
         check_drift(threshold, [0.1, 0.2], ["a", "b"])

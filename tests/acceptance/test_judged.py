@@ -159,7 +159,7 @@ DOORS = {
 def test_no_threshold_is_fitted_to_distances(door):
     judged = drawn(source="vector")
     DOORS[door](judged)
-    with pytest.raises(InvalidInputError, match=r"source 'vector' must score relevant.*say higher_is_better=False"):
+    with pytest.raises(InvalidInputError, match=r"source 'vector' must score relevant.*set higher_is_better=False"):
         DOORS[door](reversed_of(judged))
 
 

@@ -281,7 +281,7 @@ def test_documents_are_listed_and_deleted(files: Path, capsys: Any) -> None:
     assert "1 passages of 1 documents" in capsys.readouterr().out
     for given, message in [
         (["delete", "out", "--where", "b.txt"], "--where must be KEY=VALUE"),
-        (["documents", "notes"], "the folder is not from a retriever"),
+        (["documents", "notes"], "neither a retriever nor phasegraph index --sync wrote this folder"),
         (["reembed", "out", "--embedder", "sync_models:one"], "have no vectors"),
     ]:
         assert main(given) in (1, 2)

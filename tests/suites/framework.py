@@ -481,7 +481,7 @@ class FrameworkSuite(ManualTime):
             return self.retriever(vector=SourceSpec(retriever=distances, fields=HitFields(higher_is_better=higher)))
 
         relevant, wrong, right = {query: ["p0", "p1"] for query in QUERIES[:12]}, read(True), read(False)
-        said = r"source 'vector' must score relevant passages higher.*say higher_is_better=False"
+        said = r"source 'vector' must score relevant passages higher.*set higher_is_better=False"
         with pytest.raises(InvalidInputError, match=said):
             wrong.calibrate(QUERIES, relevant=relevant)
         with pytest.raises(InvalidInputError, match=said):
@@ -560,7 +560,7 @@ class FrameworkSuite(ManualTime):
             "bytes": (lambda query: b"text", "error", "got bytes"),
             "numbers": (lambda query: [1, 2], "error", "got int at 0"),
             "triples": (lambda query: [(good[0][0], 1, 2)], "error", "a "),
-            "raises midway": (midway, "error", "OSError raised while its hits were iterated over"),
+            "raises midway": (midway, "error", "the source raised OSError while its hits were read"),
             "endless": (endless, "error", "yielded more than 100,000 hits"),
             "late": (SourceSpec(retriever=self.listed(late), timeout=0.5), "timeout", "no answer in time"),
             "no usable score": (lambda query: [(good[0][0], "high")], "partial", "usable score"),

@@ -1,9 +1,10 @@
-"""What acceptance promises and keeps: simulated calibrations, and published scores of two sources.
+"""Measure whether acceptance methods keep their promises, on simulated calibrations and on published scores.
 
 python tools/benchmarks/acceptance_coverage.py [--published FOLDER] [--calibrations 2000]
 
-FOLDER holds ``sscc.json``, the scores and labels published with "Beyond the Reranker" (arXiv listing; code
-qarkapp/sscc-rag-paper): per source 399 queries of 30 hits in consecutive blocks. Without it that part is left out.
+FOLDER contains ``sscc.json``, the scores and labels published with "Beyond the Reranker" (arXiv listing; code
+qarkapp/sscc-rag-paper): for each of two sources, 399 queries with 30 hits each, in consecutive blocks. Without FOLDER,
+the program prints only the simulated part.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Values = Mapping[str, float]
 
 
 def draw(rng: np.random.Generator, queries: int, clustered: bool, hits: int = 5) -> JudgedScores:
-    """Judged hits whose share of relevant ones is one half everywhere, or Beta(.6, .6) by query."""
+    """Draw judged hits; the share of relevant hits is one half everywhere or, if `clustered`, Beta(.6, .6) by query."""
     share = rng.beta(0.6, 0.6, size=(queries, 1)) if clustered else 0.5
     labels = rng.random((queries, hits)) < share
     scores = rng.normal(size=(queries, hits)) + 2.0 * labels
@@ -42,7 +43,7 @@ def draw(rng: np.random.Generator, queries: int, clustered: bool, hits: int = 5)
 
 
 def simulate(calibrations: int) -> None:
-    """Violations, abstentions and true risk of each method over simulated calibrations."""
+    """Print the violations, abstentions and true risk of each method over simulated calibrations."""
     methods: dict[str, tuple[str, Callable[[JudgedScores], float]]] = {
         "certified, Hoeffding-Bentkus": ("wrong", lambda j: certify_threshold(j, alpha=ALPHA).value),
         "certified, betting": ("wrong", lambda j: certify_threshold(j, alpha=ALPHA, bound="betting").value),
@@ -88,7 +89,7 @@ def _realised(
 
 
 def read(folder: Path) -> dict[str, JudgedScores]:
-    """Published scores by source; query i holds the hits of block i."""
+    """Read the published scores of each source; query i has the hits of block i."""
     with (folder / "sscc.json").open() as file:
         content = json.load(file)
     out = {}
@@ -99,7 +100,7 @@ def read(folder: Path) -> dict[str, JudgedScores]:
 
 
 def whole_sample(sources: Mapping[str, JudgedScores]) -> None:
-    """The first table of the comparison: one row a source, everything fitted on everything."""
+    """Print the first table: one row per source; every threshold is fitted to all hits of the source."""
     print(f"\n{'source':<7}{'hits':>6}{'rel':>5}{'AUC':>9}{'grid-100 (BA)':>22}{'exact (BA)':>22}{'F1 (F1)':>22}")
     for name, judged in sources.items():
         grid, exact = fit_grid(judged), fit_threshold(judged, midway=False)
@@ -119,7 +120,7 @@ def whole_sample(sources: Mapping[str, JudgedScores]) -> None:
 
 
 def one_raw(judged: Mapping[str, JudgedScores], fit: Callable[[JudgedScores], object]) -> Values:
-    """One threshold on the raw scores of all sources together."""
+    """Fit one threshold to the raw scores of all sources together, and return it for each source."""
     scores = np.concatenate([one.scores for one in judged.values()])
     labels = np.concatenate([one.labels for one in judged.values()])
     value = float(fit(JudgedScores(scores, labels)).value)  # type: ignore[attr-defined]
@@ -145,7 +146,7 @@ FITS: dict[str, Callable[[Mapping[str, JudgedScores]], Values]] = {
 
 
 def cross_validated(sources: Mapping[str, JudgedScores]) -> None:
-    """Five folds by query: balanced accuracy, coverage and the realised share missed."""
+    """Print balanced accuracy, coverage and the observed miss rate, in five folds by query."""
     count = next(iter(sources.values())).query_count
     folds = np.array_split(np.random.default_rng(0).permutation(count), 5)
     print(f"\n{'five folds by query':<36}{'BA bi':>8}{'BA cross':>9}{'mean':>8}{'kept':>7}{'missed bi, cross':>18}")
@@ -176,7 +177,7 @@ def _fold(
 
 
 def certified(sources: Mapping[str, JudgedScores], splits: int = 200) -> None:
-    """Half-splits by query: how often a certificate is given, and the realised risk on the other half."""
+    """Print how often a threshold can be certified on half of the queries, and its risk on the other half."""
     print(f"\n{splits} half-splits by query: certified on one half, read on the other")
     print(f"{'source':<7}{'risk':<8}{'alpha':>6}{'given':>7}{'mean risk':>11}{'over alpha':>11}", end="")
     print(f"{'kept':>7}{'answered':>10}")

@@ -1,9 +1,9 @@
-"""Thresholds fitted on one split and read on another: per source, one raw for all, calibrated and one for all.
+"""Fit thresholds on one split and test them on another: one per source, one on raw scores, one on calibrated values.
 
 python tools/benchmarks/acceptance_transfer.py FOLDER [--fit calibration] [--read dev] [--limit 50]
 
-FOLDER has queries with a ``split``; its embeddings are the vector source, our walk is the graph source. Judged are
-the hits of both lists; a hit is relevant if it is one of the query's gold passages.
+FOLDER is a data set whose queries have a ``split``. Its embeddings are the vector source, and phasegraph's walk is the
+graph source. The hits of both lists are judged: a hit is relevant if it is one of the query's gold passages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ RESAMPLES = 4000
 
 
 def judged_hits(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], rows: list[int], scale: str) -> Judged:
-    """Hits of the queries in `rows`, by source; scores raw or calibrated against each source's own background."""
+    """Return the judged hits of the queries in `rows`, by source, with raw scores or calibrated values.
+
+    A calibrated value compares a score with the background of its own source.
+    """
     calibrator = FusionPipeline().calibrator
     relevant = gold_of(data)
     out = {}
@@ -55,12 +58,12 @@ def judged_hits(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], rows
 
 
 def gold_of(data: Dataset) -> dict[str, set[str]]:
-    """Gold passages of every query."""
+    """Return the gold passages of every query."""
     return {query.id: {identifier for hop in query.judgement.hops for identifier in hop} for query in data.queries}
 
 
 def one_for_all(judged: Judged) -> Values:
-    """One threshold on the scores of all sources together, as they are."""
+    """Fit one threshold to the scores of all sources together, and return it for each source."""
     scores = np.concatenate([one.scores for one in judged.values()])
     labels = np.concatenate([one.labels for one in judged.values()])
     return dict.fromkeys(judged, fit_threshold(JudgedScores(scores, labels)).value)
@@ -76,7 +79,7 @@ FITS: dict[str, tuple[str, Callable[[Judged], Values]]] = {
 
 
 def counts(judged: JudgedScores, value: float) -> FloatArray:
-    """(q, 4) array: relevant accepted, relevant, irrelevant rejected, irrelevant, per query."""
+    """Return a (q, 4) array of hits per query: accepted relevant, all relevant, rejected irrelevant, all irrelevant."""
     accepted = judged.scores >= value
     parts = (accepted & judged.labels, judged.labels, ~accepted & ~judged.labels, ~judged.labels)
     columns = [np.bincount(judged.groups, weights=part, minlength=judged.query_count) for part in parts]
@@ -84,7 +87,7 @@ def counts(judged: JudgedScores, value: float) -> FloatArray:
 
 
 def accuracies(tables: Mapping[str, FloatArray], drawn: FloatArray) -> FloatArray:
-    """(b, 2) array: balanced accuracy of each source for each resample of the queries."""
+    """Return a (b, 2) array: the balanced accuracy of each source, for each resample of the queries."""
     out = []
     for name in SOURCES:
         sums = drawn @ tables[name]
@@ -93,7 +96,7 @@ def accuracies(tables: Mapping[str, FloatArray], drawn: FloatArray) -> FloatArra
 
 
 def compare(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], fit: list[int], read: list[int]) -> None:
-    """The table, with 95 % intervals over the queries read and of the difference to the first row."""
+    """Print the table, with 95 % intervals over the tested queries, also of the difference to the first row."""
     count = len(read)
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES).astype(float)
@@ -115,7 +118,7 @@ def compare(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], fit: lis
 
 
 def promises(judged: Judged, test: Judged) -> None:
-    """What each promise was and what came of it on the queries read."""
+    """Print what each method promises, and the risk on the tested queries."""
     print(f"\n{'source':<8}{'promise':<34}{'threshold':>11}{'realised':>10}{'kept':>7}")
     methods: dict[str, tuple[str, Callable[[JudgedScores], float]]] = {
         "missed <= .1, certified at .95": ("missed", lambda j: certify_threshold(j, risk="missed", alpha=0.1).value),
@@ -137,7 +140,7 @@ def promises(judged: Judged, test: Judged) -> None:
 
 
 def drift(judged: Judged, test: Judged) -> None:
-    """Whether the queries read look like those fitted on."""
+    """Print whether the scores of the tested queries differ from the scores of the queries of the fit."""
     print("\ndo the queries read look like those fitted on?")
     for name, one in test.items():
         names = [one.names[group] for group in one.groups]
@@ -147,7 +150,7 @@ def drift(judged: Judged, test: Judged) -> None:
 
 
 def fused_hits(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], rows: list[int]) -> JudgedScores:
-    """Published scores of the default pipeline's 50 best."""
+    """Return the published scores of the 50 best hits of the default pipeline, as judged scores."""
     pipeline = replace(FusionPipeline(), k=50)
     answers = {data.queries[row].id: pipeline.decide([found[row] for found in rankings.values()]) for row in rows}
     return judge(answers, gold_of(data))

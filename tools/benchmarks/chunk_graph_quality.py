@@ -1,10 +1,10 @@
-"""Recall of vectors, of the walk over chunks, of the walk over entities, and of both graphs in one; alone and fused.
+"""Measure the recall of vectors, of walks over chunks, entities and both graphs in one, alone and fused.
 
     python tools/benchmarks/chunk_graph_quality.py FOLDER [--document doc_id] [--position char_start]
         [--kind modality] [--code code] [--split split] [--limit 50]
 
-FOLDER has our data format; `--document`, `--position`, `--kind` and `--split` name fields of its lines, `--code` the
-kind that is code. "a+b" is the default pipeline over lists a and b.
+FOLDER is a data set. `--document`, `--position`, `--kind` and `--split` name fields of its lines; `--code` is the value
+of the field `--kind` for code. "a+b" is the default pipeline over the lists a and b.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from phasegraph.ranking import Ranking
 
 @dataclass(frozen=True, eq=False)
 class Joined(EntityGraph):
-    """An entity graph with the edges of a chunk graph added, `share` times their weight."""
+    """An entity graph to which the edges of a chunk graph are added, with their weights multiplied by `share`."""
 
     chunks: ChunkGraph | None = None
     share: float = 1.0
@@ -43,7 +43,7 @@ class Joined(EntityGraph):
 
 
 def chunks_of(data: Dataset, options: argparse.Namespace, settings: ChunkSettings) -> ChunkGraph:
-    """The graph of the data set's chunks."""
+    """Build the chunk graph of the data set."""
     lines = [passage.extra for passage in data.passages]
     kinds = [line.get(options.kind) for line in lines]
     return build_chunk_graph(
@@ -57,13 +57,13 @@ def chunks_of(data: Dataset, options: argparse.Namespace, settings: ChunkSetting
 
 
 def values(answers: Sequence[Sequence[str]], data: Dataset, k: int) -> np.ndarray:
-    """(n,) array: recall of every query, in per cent."""
+    """Return an (n,) array with the recall of every query, in percent."""
     pairs = zip(answers, data.judgements, strict=True)
     return 100 * np.array([recall(tuple(ids)[:k], judgement, k) for ids, judgement in pairs])
 
 
 def report(name: str, answers: Sequence[Sequence[str]], data: Dataset, parts: Sequence[str]) -> None:
-    """One line: Recall@5, Recall@10, and Recall@10 by part."""
+    """Print one line: Recall@5, Recall@10, and Recall@10 for each part of the queries."""
     ten = values(answers, data, 10)
     by_part = "  ".join(
         f"{part} {ten[[one == part for one in parts]].mean():5.1f}" for part in dict.fromkeys(parts) if part
@@ -72,7 +72,7 @@ def report(name: str, answers: Sequence[Sequence[str]], data: Dataset, parts: Se
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     for name, usual in (("document", "doc_id"), ("position", "char_start"), ("kind", "modality"), ("code", "code")):

@@ -1,9 +1,10 @@
-"""How far calls run over their deadline, per stage that takes long, beside how late a plain timer was meanwhile.
+"""Measure by how much calls exceed their deadline while one of their steps is slow.
 
 python tools/benchmarks/deadline.py [--calls 20] [--timeout 0.2] [--edges 2500000]
 
-Every stage is made to take seconds; each framework asks it, called and awaited. The timer runs in a process of its
-own, so that what this one does to itself (a library that keeps the interpreter to itself, say) is not excused.
+Every step is made to take seconds, one at a time, and both frameworks are called synchronously and asynchronously. A
+plain timer in a separate process measures how late this machine is at the same time. The timer is in a separate process
+because a library that blocks this process's interpreter must not count as a delay of the machine.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ SECONDS = 2.0
 
 @dataclass
 class Slow:
-    """Waits; as an embedding model, a prior, a correction, a source."""
+    """A function that waits; it is used as an embedding model, a prior, a correction or a source."""
 
     free: threading.Event = field(default_factory=threading.Event)
     additive = False
@@ -106,7 +107,7 @@ class Embedding(BaseRetriever):
 
 
 class LangChain:
-    """LangChain's documents and calls."""
+    """The documents and calls of LangChain."""
 
     package = of_langchain
     retriever = of_langchain.PhaseGraphRetriever
@@ -129,7 +130,7 @@ class LangChain:
 
 
 class LlamaIndex:
-    """LlamaIndex's nodes and calls."""
+    """The nodes and calls of LlamaIndex."""
 
     package = of_llama_index
     retriever = of_llama_index.CalibratedFusionRetriever
@@ -151,12 +152,12 @@ class LlamaIndex:
 
 
 def hits_of(framework: Any, count: int, text: str = "text") -> list[Any]:
-    """Documents with falling scores."""
+    """Return documents with descending scores."""
     return [(framework.document(f"p{n}", f"{text} {n}"), float(count - n)) for n in range(count)]
 
 
 def large_graph(edges: int) -> EntityGraph:
-    """A random graph of so many directed edges, as far as mentions are concerned."""
+    """Build a random graph with `edges` directed edges between passages and entities."""
     passages, entities, rng = edges // 25, edges // 40, np.random.default_rng(0)
     rows = np.repeat(np.arange(passages), 13)
     columns = (rng.random(len(rows)) ** 2 * entities).astype(np.int64)
@@ -173,7 +174,7 @@ def large_graph(edges: int) -> EntityGraph:
 
 
 def stages(framework: Any, timeout: float, edges: int) -> Mapping[str, tuple[Any, Slow, int]]:
-    """By name: a retriever, what makes it slow, and how often at most it is asked."""
+    """Return, by name: a retriever, its slow part, and how often a call uses this part at most."""
     five, far = hits_of(framework, 5), Slow()
 
     def made(**arguments: Any) -> Any:
@@ -247,7 +248,7 @@ def stages(framework: Any, timeout: float, edges: int) -> Mapping[str, tuple[Any
 
 
 def tick(over: Event, late: Any) -> None:
-    """Send how late every tick of 2 ms was, with when."""
+    """Send, for every tick of 2 ms, how late it is and its time."""
     while not over.is_set():
         before = time.monotonic()
         time.sleep(0.002)
@@ -295,7 +296,7 @@ def main() -> None:
 
 
 def measured(framework: Any, retriever: Any, slow: Slow, calls: int, timeout: float, awaited: int) -> list[float]:
-    """Milliseconds over the deadline of so many calls, one after the other."""
+    """Return by how many milliseconds each of `calls` consecutive calls exceeds the deadline."""
     found = []
     slow.free.clear()
     for number in range(calls):

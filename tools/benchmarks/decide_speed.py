@@ -1,6 +1,8 @@
-"""What fusing alone costs, as ratios to both frameworks' own fusion: lists of 200 and 2000, one interleaved run.
+"""Measure the cost of fusion alone, as ratios to the fusion of both frameworks, for lists of 200 and 2000 hits.
 
 python tools/benchmarks/decide_speed.py
+
+All systems take turns in one run.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ WALK = Background(-9.0, 1.0, "log", 1e-4)
 
 
 class Silent(BaseRetriever):
-    """A retriever that only holds a place."""
+    """A retriever that is never searched; the fusion classes of the frameworks need retrievers."""
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         return []
 
 
 def drawn() -> dict[str, tuple[list[str], list[float]]]:
-    """Per source its ids, out of 4000, and its falling scores."""
+    """Draw, for each source, ids out of 4000 and descending scores."""
     rng = np.random.default_rng(0)
     return {
         name: (
@@ -54,7 +56,7 @@ def drawn() -> dict[str, tuple[list[str], list[float]]]:
 
 
 def from_ids(lists: dict[str, tuple[list[str], list[float]]]) -> list[Ranking]:
-    """Rankings from ids and numbers; the graph states its background, as our walk does."""
+    """Create rankings from ids and scores; the graph states its background, as phasegraph's walk does."""
     return [
         Ranking.from_hits(name, ids, scores, background=WALK if name == "graph" else None)
         for name, (ids, scores) in lists.items()
@@ -62,24 +64,24 @@ def from_ids(lists: dict[str, tuple[list[str], list[float]]]) -> list[Ranking]:
 
 
 def from_pairs(readers: Sequence[HitReader], pairs: Sequence[object]) -> list[Ranking]:
-    """Rankings from what a LangChain store returns: pairs of document and score."""
+    """Create rankings from pairs of document and score, which a LangChain store returns."""
     return [ranking_of(reader, hits, None, []) for reader, hits in zip(readers, pairs, strict=True)]
 
 
 def explained(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Result:
-    """The result and the evidence for each document."""
+    """Compute the result, and the evidence for each document."""
     result = pipeline.decide(rankings)
     provenance(result)
     return result
 
 
 def built(pipeline: FusionPipeline, build: Callable[[], list[Ranking]]) -> Result:
-    """The result, rankings included."""
+    """Build the rankings and compute the result."""
     return pipeline.decide(build())
 
 
 def jobs() -> dict[str, Callable[[], object]]:
-    """What is timed, by name; the two frameworks' own fusion last."""
+    """Return the functions whose time is measured, by name; the fusions of the two frameworks are last."""
     lists = drawn()
     held = {i: Document(page_content=TEXT, id=i, metadata={"id": i}) for ids, _ in lists.values() for i in ids}
     documents = [[held[i] for i in ids] for ids, _ in lists.values()]
@@ -108,7 +110,7 @@ def jobs() -> dict[str, Callable[[], object]]:
 
 
 def timed(found: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median processor seconds of each job, taken in turns, in another order each time."""
+    """Return the median processor seconds of each job; the jobs take turns, in a different order each time."""
     times: dict[str, list[float]] = {name: [] for name in found}
     gc.collect()
     gc.disable()

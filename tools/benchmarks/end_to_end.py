@@ -1,18 +1,19 @@
-"""Whole calls over real stores, beside the frameworks' own fusion: processor, wall time, first call and memory.
+"""Measure whole calls over real stores, beside the frameworks' own fusion: processor, wall time, first call, memory.
 
     python tools/benchmarks/end_to_end.py [--stores faiss chroma memory simple llama-faiss]
         [--passages 4000 10000 100000] [--systems NAME ...] [--callers 1 8] [--questions 200]
         [--json FILE] [--page FILE]
 
-LangChain's FAISS, Chroma and InMemoryVectorStore; LlamaIndex's SimpleVectorStore (`simple`) and FaissVectorStore
-(`llama-faiss`). Each system asks 10 passages for every question. The bundled passages and their vectors are repeated,
-with other names and with noise in the vectors, up to the number of passages. Embedding a question is a look-up.
+The stores are LangChain's FAISS, Chroma and InMemoryVectorStore, and LlamaIndex's SimpleVectorStore (`simple`) and
+FaissVectorStore (`llama-faiss`). Each system requests 10 passages per question. The bundled passages and their vectors
+are repeated up to the number of passages, with changed names and with noise in the vectors. A question's embedding is
+looked up.
 
-Every system runs in a process of its own, since the BLAS threads of a library spin on after a call and would charge the
-next. Processor time is that of the whole process, its threads included, over blocks of 20 questions with pauses of
-100 ms between them: the median block, and the quickest. The machine's load stands in the table: read processor time and
-ratios of it, and wall time on a quiet machine only. That holds for the throughput of eight asynchronous callers over
-that of one, too, which is a ratio of wall times.
+Every system runs in a separate process, because the BLAS threads of a library continue to run for a while after a call,
+and the next call would be charged for this. Processor time is the time of the whole process with its threads, over
+blocks of 20 questions with pauses of 100 ms between them; the table has the median block and the fastest block. The
+table also states the load of the machine. On a busy machine, use only processor times and their ratios. Wall times, and
+the throughput of eight asynchronous callers relative to one caller, need a quiet machine.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SYSTEMS = {
 
 
 class Data(NamedTuple):
-    """Passages with their vectors, and questions with theirs."""
+    """Passages with their vectors, and questions with their vectors."""
 
     rows: list[dict[str, str]]
     vectors: Any
@@ -55,14 +56,14 @@ class Data(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """How a system is asked."""
+    """The functions that ask a system."""
 
     ask: Callable[[str], object]
     aask: Callable[[str], Awaitable[object]]
 
 
 def data(passages: int, questions: int) -> Data:
-    """The bundled passages, repeated, and the bundled questions."""
+    """Return the bundled passages, repeated, and the bundled questions."""
     folder, draw = BUNDLED.parent, np.random.default_rng(0)
     own = np.load(folder / "passages.f16.npy").astype(np.float32)
     copies = -(-passages // len(own))
@@ -87,7 +88,7 @@ def _unit(vectors: Any) -> Any:
 
 
 def in_langchain(store: str, system: str, held: Data) -> Asking:
-    """A system over a store of LangChain."""
+    """Build a system over a store of LangChain."""
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
 
@@ -163,7 +164,7 @@ def _bm25s(documents: Sequence[Any]) -> Any:
 
 
 def in_llama_index(store: str, system: str, held: Data) -> Asking:
-    """A system over a store of LlamaIndex."""
+    """Build a system over a store of LlamaIndex."""
     from llama_index.core import MockEmbedding, StorageContext, VectorStoreIndex
     from llama_index.core.schema import QueryBundle, TextNode
 
@@ -206,7 +207,7 @@ def _llama_index_system(system: str, index: Any, nodes: Sequence[Any]) -> Any:
 
 
 def measure(store: str, system: str, passages: int, questions: int, callers: Sequence[int]) -> dict[str, Any]:
-    """The figures of one system, in this process."""
+    """Measure one system in this process."""
     held = data(passages, questions)
     before = time.process_time()
     asking = (in_langchain if store in LANGCHAIN else in_llama_index)(store, system, held)
@@ -230,7 +231,7 @@ def measure(store: str, system: str, passages: int, questions: int, callers: Seq
 
 
 def _blocks(run: Callable[[Sequence[str]], None], texts: Sequence[str]) -> dict[str, float]:
-    """Milliseconds a question, of processor and of wall time, over blocks of questions."""
+    """Return the milliseconds of processor time and of wall time per question, over blocks of questions."""
     cpus, walls = [], []
     for start in range(0, len(texts) - BLOCK + 1, BLOCK):
         time.sleep(0.1)
@@ -266,7 +267,7 @@ def _ms(seconds: float) -> float:
 
 
 def line(row: dict[str, Any], peer: dict[str, Any] | None, callers: Sequence[int]) -> str:
-    """One line of the table; ratios are to the peer's processor time."""
+    """Return one line of the table, with ratios to the peer's processor time."""
     texts = [
         f"{row['store']:<12}{row['passages']:>8,} {row['system']:<13}{row['build_s']:>7.1f} s{row['first_ms']:>9.1f}"
     ]
@@ -281,14 +282,14 @@ def line(row: dict[str, Any], peer: dict[str, Any] | None, callers: Sequence[int
 
 
 def throughput(row: dict[str, Any]) -> float | None:
-    """How many times as many questions eight asynchronous callers get answered in a second as one."""
+    """Return the questions per second of eight asynchronous callers, divided by those of one; None if not measured."""
     if not {"async_1", "async_8"} <= row.keys():
         return None
     return float(row["async_1"]["wall_ms"] / row["async_8"]["wall_ms"])
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
-    """The table of a page: processor time, the ratio to the first peer of the same store and size, and wall time."""
+    """Return the table: processor time, its ratio to the first peer of the same store and size, and wall time."""
     asked = ("sync_1", "async_1", "sync_8", "async_8")
     heads = ["store", "passages", "system", "first call", *(one.replace("_", ", ") for one in asked)]
     heads += ["eight async callers over one", "MB", "load"]

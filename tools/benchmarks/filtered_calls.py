@@ -1,9 +1,10 @@
-"""What a filtered call costs when it is repeated, as a ratio to the same call without a filter.
+"""Measure the cost of a repeated call with a filter, as a ratio to the same call without a filter.
 
     python tools/benchmarks/filtered_calls.py [--passages 100000] [--calls 30]
 
-Vectors in the framework's store, an entity graph over the same passages, both fused. Filters let half of the passages
-through, or one in a hundred. The first filtered call is shown apart: it builds what the others use.
+The vectors are in a store of the framework, an entity graph covers the same passages, and both are fused. One filter
+matches half of the passages, another filter 1 % of them. The first call with a filter is listed separately, because it
+builds data that later calls reuse.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ QUESTIONS = [f"Where did Person{one} meet Person{one * 7 % NAMES} in w{one}?" fo
 
 
 class Looked(BaseEmbedding):
-    """The same vectors in LlamaIndex."""
+    """An embedding model for LlamaIndex that embeds texts and queries as `EMBEDDINGS` does."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return EMBEDDINGS.embed_query(text)
@@ -55,23 +56,23 @@ class Looked(BaseEmbedding):
 
 
 class Given(Embeddings):
-    """The vectors of some documents, and of queries as everywhere here."""
+    """An embedding model with given vectors for some documents; it embeds queries as `EMBEDDINGS` does."""
 
     def __init__(self, documents: list[Document], vectors: np.ndarray) -> None:
         self._by_text = {one.page_content: row for row, one in enumerate(documents)}
         self._vectors = vectors
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Those that are known."""
+        """Return the given vectors."""
         return [self._vectors[self._by_text[text]].tolist() for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        """A vector of its own."""
+        """Return the vector that `EMBEDDINGS` computes."""
         return EMBEDDINGS.embed_query(text)
 
 
 def corpus(count: int) -> tuple[list[dict[str, str]], list[dict[str, object]], np.ndarray]:
-    """Rows, their metadata and vectors: words by Zipf's law, four names each."""
+    """Return rows, their metadata and their vectors; the words follow Zipf's law, and each row has four names."""
     rng = np.random.default_rng(0)
     words = np.minimum(rng.zipf(1.3, (count, WORDS)), 20_000)
     people = rng.integers(0, NAMES, (count, 4))
@@ -89,7 +90,7 @@ def corpus(count: int) -> tuple[list[dict[str, str]], list[dict[str, object]], n
 
 
 def milliseconds(ask: Callable[[str], object], calls: int) -> tuple[float, float]:
-    """The first call, and the median of the others."""
+    """Return the milliseconds of the first call, and the median of the other calls."""
     taken = []
     for question in QUESTIONS[: calls + 1]:
         begun = time.perf_counter()
@@ -101,7 +102,7 @@ def milliseconds(ask: Callable[[str], object], calls: int) -> tuple[float, float
 def langchain(
     graph: EntityGraph, rows: list[dict[str, str]], metadata: list[dict[str, object]], vectors: np.ndarray
 ) -> dict[str, Callable[[dict[str, object] | None], Callable[[str], object]]]:
-    """By store, a call with a filter or without."""
+    """Return, by store, a function that makes a call with or without a filter."""
     documents = [
         Document(one["text"], id=one["id"], metadata=dict(also)) for one, also in zip(rows, metadata, strict=True)
     ]
@@ -136,7 +137,7 @@ def langchain(
 def llama_index(
     graph: EntityGraph, rows: list[dict[str, str]], metadata: list[dict[str, object]], vectors: np.ndarray
 ) -> dict[str, Callable[[dict[str, object] | None], Callable[[str], object]]]:
-    """By store, a call with filters or without."""
+    """Return, by store, a function that makes a call with or without filters."""
     nodes = [
         TextNode(id_=one["id"], text=one["text"], metadata=dict(also), embedding=vector)
         for one, also, vector in zip(rows, metadata, vectors.tolist(), strict=True)

@@ -1,8 +1,9 @@
-"""What the default's weights cost: regret against the best source or rule of each set, and harm by a wrong source.
+"""Measure the cost of the default's weights: its regret, and the harm that a wrong source does.
 
-Regret is the best mean among the rivals (vector, graph, bm25, RRF and min-max sums of two and of three sources) less
-the default's. Harm is the best single source that is left, less the default, when one source returns the ranking of
-another question, or the walk starts from another question's seeds. Recall@5 and Recall@10, in points.
+The regret is the best mean among the rivals minus the mean of the default. The rivals are vector, graph, bm25, RRF, and
+min-max sums of two and of three sources. The harm is the mean of the best remaining source minus the mean of the
+default, if one source returns the ranking of another question, or the walk starts from another question's seeds.
+The measures are Recall@5 and Recall@10, in points.
 
 Run: python tools/benchmarks/fusion_regret.py DIR [DIR ...] [--limits 20,50,200] [--json FILE]
 """
@@ -31,7 +32,7 @@ Lists = Mapping[str, Sequence[Ranking]]
 
 @dataclass(frozen=True, eq=False)
 class Astray(GraphSource):
-    """The walk, from seeds that are handed over where there are some."""
+    """A graph source whose walk starts from given seeds, if there are any."""
 
     seeds: list = field(default_factory=list)
     handed: list = field(default_factory=list)
@@ -42,7 +43,7 @@ class Astray(GraphSource):
 
 
 def searched(dataset: Dataset, limit: int) -> tuple[dict[str, tuple[Ranking, ...]], list[tuple[Ranking, ...]]]:
-    """The three sources' lists, and the walk's from the seeds of other questions, one for each shift."""
+    """Return the lists of the three sources, and for each shift the lists of a walk from another question's seeds."""
     inputs = ExperimentInput(dataset, limit, graph=graph_of(dataset))
     runs = {name: run.rankings for name, run in search_sources(inputs, ("vector", "bm25")).items()}
     vectors = {query.text: vector for query, vector in zip(dataset.queries, dataset.query_vectors, strict=True)}
@@ -61,7 +62,7 @@ def searched(dataset: Dataset, limit: int) -> tuple[dict[str, tuple[Ranking, ...
 
 
 def cut(lists: Lists, limit: int) -> dict[str, list[Ranking]]:
-    """The first `limit` hits of every list."""
+    """Return the first `limit` hits of every list."""
     return {
         name: [replace(one, ids=one.ids[:limit], scores=one.scores[:limit], raw=one.raw[:limit]) for one in rankings]
         for name, rankings in lists.items()
@@ -69,7 +70,7 @@ def cut(lists: Lists, limit: int) -> dict[str, list[Ranking]]:
 
 
 def means(dataset: Dataset, lists: Lists, names: Sequence[str], pipeline: FusionPipeline | None) -> np.ndarray:
-    """Mean of each measure in percent: of a source alone, or of a pipeline over some."""
+    """Return the mean of each measure in percent, for one source or for a pipeline over some sources."""
     if pipeline is None:
         found = [one.ids[:10] for one in lists[names[0]]]
     else:
@@ -81,13 +82,13 @@ def means(dataset: Dataset, lists: Lists, names: Sequence[str], pipeline: Fusion
 
 
 def rolled(rankings: Sequence[Ranking], shift: int) -> list[Ranking]:
-    """Every question gets the ranking of one `shift` places on."""
+    """Give every question the ranking of the question that is `shift` positions later."""
     shift %= len(rankings)
     return [*rankings[shift:], *rankings[:shift]]
 
 
 def measure(folder: Path, limits: Sequence[int], default: FusionPipeline) -> dict[str, object]:
-    """Regret and worst harm of one set."""
+    """Measure the regret and the worst harm on one data set."""
     dataset = load_dataset(folder)
     whole, astray = searched(dataset, max(limits))
     out: dict[str, object] = {}

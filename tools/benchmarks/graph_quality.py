@@ -1,8 +1,8 @@
-"""Recall and LastHop of vectors and of the walk, on folders of the data format.
+"""Measure Recall and LastHop of vectors and of the walk, on data sets.
 
     python tools/benchmarks/graph_quality.py FOLDER… [--strip-titles] [--no-embedder] [--no-triples] [--limit 50]
 
-Both lists have the same length; the walk is handed the first `--handed` hits of the vectors.
+Both lists have the same length. The walk receives the first `--handed` hits of the vectors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from phasegraph.ranking import Ranking
 
 
 def measures(ranked: list[tuple[str, ...]], data: Dataset) -> dict[str, float]:
-    """Recall@5, Recall@10 and LastHop@10, in per cent."""
+    """Return Recall@5, Recall@10 and LastHop@10, in percent."""
     row = {}
     for k in (5, 10):
         pairs = zip(ranked, data.judgements, strict=True)
@@ -34,7 +34,7 @@ def measures(ranked: list[tuple[str, ...]], data: Dataset) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--limit", type=int, default=50, help="hits of both lists")
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def report(data: Dataset, options: argparse.Namespace) -> None:
-    """One line per system."""
+    """Print one line per system."""
     started = perf_counter()
     triples = None if options.no_triples else data.triples
     graph = build_graph(data.passages, triples=triples, embeddings=data.passage_vectors)

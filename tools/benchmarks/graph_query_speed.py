@@ -1,10 +1,11 @@
-"""A search by the default graph source against igraph's personalised PageRank over the same edges.
+"""Compare the time of a search by the default graph source with igraph's personalized PageRank over the same edges.
 
     OMP_NUM_THREADS=1 python tools/benchmarks/graph_query_speed.py FOLDER… [--queries 200]
 
-igraph is handed the reset vector ready made and gives masses back; a search links the query, weighs the edges by
-the passages' similarity, walks, scores and ranks. The two walks differ, so that their lists are not compared; the
-answers of the source's two kernels have to be equal. Milliseconds are medians over the queries.
+igraph receives a prepared reset vector and returns masses. A search of the graph source finds the names in the query,
+weights the edges by the similarity of the passages, walks, computes scores, and ranks. The two walks differ, so their
+lists are not compared. The answers of the graph source's two kernels must be equal. Times are medians over the queries,
+in milliseconds.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from phasegraph.ranking import Ranking
 
 
 def timed(function: Callable[[], Any]) -> tuple[float, Any]:
-    """Milliseconds, and what came of it."""
+    """Return the milliseconds of a call and its return value."""
     started = perf_counter()
     value = function()
     return 1000 * (perf_counter() - started), value
 
 
 def handed(data: Dataset, row: int, limit: int = 50) -> Ranking:
-    """The first of the vectors' hits."""
+    """Return the first hits of the vectors."""
     scores = (data.passage_vectors @ data.query_vectors[row]).astype(np.float64)
     ids = [passage.id for passage in data.passages]
     best = top_order(scores, ids, limit)
@@ -43,7 +44,7 @@ def handed(data: Dataset, row: int, limit: int = 50) -> Ranking:
 
 
 def peer(graph: EntityGraph) -> Callable[[np.ndarray], list[float]]:
-    """igraph's walk with the default's follow probability over the graph's edges."""
+    """Return a function that runs igraph's walk over the graph's edges, with the default's follow probability."""
     edges = graph.adjacency.tocoo()
     walked = igraph.Graph(
         n=graph.size, edges=np.column_stack(edges.coords).tolist(), directed=True, edge_attrs={"weight": edges.data}
@@ -55,7 +56,7 @@ def peer(graph: EntityGraph) -> Callable[[np.ndarray], list[float]]:
 
 
 def report(data: Dataset, count: int) -> None:
-    """Three lines per data set."""
+    """Print three lines for a data set."""
     graph = build_graph(data.passages, triples=data.triples, embeddings=data.passage_vectors)
     vectors = {query.text: data.query_vectors[row] for row, query in enumerate(data.queries)}
     source = GraphSource(graph, embedder=vectors.__getitem__)
@@ -82,7 +83,7 @@ def report(data: Dataset, count: int) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--queries", type=int, default=200)

@@ -1,10 +1,11 @@
-"""Passages a second of index building by rules, without embeddings, and whether time and memory grow in proportion.
+"""Measure how many passages per second are indexed, and whether time and memory grow in proportion to the passages.
 
     python tools/benchmarks/index_speed.py [CORPUS.jsonl] [--copies 4 8 16] [--matcher auto] [--updatable]
 
-The corpus (default: the bundled one) is repeated with other names: every capitalised word gets an ending of its
-copy's own. Each size is built in a process of its own; the time is the least processor time of `--repeat` runs,
-memory is what the process grew by at its peak. The garbage collector is as the interpreter starts it.
+Rules find the names, and there are no embeddings. The corpus (default: the bundled corpus) is repeated with changed
+names: in each copy, every capitalized word gets the copy's own ending. Each size is built in a separate process. The
+time is the lowest processor time of `--repeat` runs, and the memory is the largest growth of the process. The garbage
+collector has the interpreter's default settings.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BAR, GROWTH = 3000, 2.2
 
 
 def corpus(file: Path, copies: int) -> list[dict[str, str]]:
-    """The passages of a file, `copies` times, with other names each time."""
+    """Return the passages of a file, `copies` times, with different names in each copy."""
     passages = read_corpus(file)
     rows = []
     for copy in range(copies):
@@ -42,7 +43,7 @@ def corpus(file: Path, copies: int) -> list[dict[str, str]]:
 
 
 def build_once(options: argparse.Namespace) -> dict[str, float]:
-    """One build in this process."""
+    """Build the index once, in this process, and return its time and memory."""
     rows = corpus(options.corpus, options.copies[0])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     wall, cpu = perf_counter(), process_time()
@@ -63,7 +64,7 @@ def build_once(options: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure every size and print the growth."""
+    """Measure every size, and print the growth of time and memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?", type=Path, default=BUNDLED)
     parser.add_argument("--copies", type=int, nargs="+", default=[4, 8, 16])

@@ -1,4 +1,4 @@
-"""Times of jobs that take turns, and their ratio: what the rest of the machine does disturbs all of them alike."""
+"""Measure times of jobs that take turns, and their ratios; other load of the machine then affects all jobs equally."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ TEXT = "A passage of about eight hundred characters, as passages are. " * 13
 
 
 class Times(NamedTuple):
-    """Seconds of one job over many turns: the median, and the lowest decile, which other work disturbs least."""
+    """The seconds of one job over many turns: the median, and the lowest decile, which other load affects least."""
 
     median: float
     quiet: float
 
     @classmethod
     def of(cls, found: list[float]) -> Times:
-        """Of the seconds of all turns."""
+        """Compute the statistics from the seconds of all turns."""
         return cls(statistics.median(found), statistics.quantiles(found, n=10)[0])
 
 
 def interleaved(
     jobs: Sequence[Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> list[Times]:
-    """Seconds of each job, taken in turns; of a `clock` that counts wall or processor time."""
+    """Return the seconds of each job; the jobs take turns. `clock` measures wall time or processor time."""
     times: list[list[float]] = [[] for _ in jobs]
     for job in jobs:
         for _ in range(max(3, rounds // 10)):
@@ -47,7 +47,7 @@ def interleaved(
 
 
 async def interleaved_async(jobs: Sequence[Callable[[], Awaitable[object]]], rounds: int) -> list[Times]:
-    """As :func:`interleaved`, on one event loop."""
+    """Return the seconds of each asynchronous job, as :func:`interleaved` does, on one event loop."""
     times: list[list[float]] = [[] for _ in jobs]
     gc.collect()
     gc.disable()
@@ -66,7 +66,7 @@ async def interleaved_async(jobs: Sequence[Callable[[], Awaitable[object]]], rou
 
 
 def report(name: str, ours: Times, theirs: Times, bar: float | None = None) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     limit = "" if bar is None else f"  (at most {bar})"
     quiet = ours.quiet / theirs.quiet
     ratio = f"ratio {ours.median / theirs.median:5.2f}, of the quickest tenths {quiet:5.2f}{limit}"

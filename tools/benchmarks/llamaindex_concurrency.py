@@ -1,10 +1,10 @@
-"""50 concurrent `aretrieve` over LlamaIndex's in-memory store, whose search blocks: fused against the plain retriever.
+"""Measure 50 concurrent calls of `aretrieve` over LlamaIndex's in-memory store, whose search blocks the interpreter.
 
     python tools/benchmarks/llamaindex_concurrency.py [--passages 11545] [--calls 50] [--rounds 5]
 
-Per round, in turns: the plain retriever, ours over it, and ours over it and an entity graph. Prints total seconds, the
-median of the ratios to the plain one of the same round, answers without every source, and the longest time for which
-the event loop stood still.
+In each round, three retrievers take turns: the plain retriever, phasegraph over it, and phasegraph over it and an
+entity graph. The program prints total seconds, the median ratio to the plain retriever in the same round, the number of
+answers without all sources, and the longest time for which the event loop was blocked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIMENSIONS = 384
 
 
 class Drawn(BaseEmbedding):
-    """A vector per text, drawn by its length and first letters; it takes no time to speak of."""
+    """An embedding model that draws a vector from the length and first letters of a text; it takes almost no time."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return np.random.default_rng(len(text)).normal(size=DIMENSIONS).tolist()
@@ -44,14 +44,14 @@ class Drawn(BaseEmbedding):
 
 
 class Total(NamedTuple):
-    """Seconds of all calls, and the longest time for which the event loop did nothing else."""
+    """The seconds of all calls, and the longest time for which the event loop did nothing else."""
 
     seconds: float
     stall: float
 
 
 async def at_once(retriever: BaseRetriever, questions: Sequence[str]) -> Total:
-    """All questions at once."""
+    """Ask all questions at once."""
     longest, last = 0.0, time.perf_counter()
 
     async def tick() -> None:
@@ -71,7 +71,7 @@ async def at_once(retriever: BaseRetriever, questions: Sequence[str]) -> Total:
 
 
 def retrievers(passages: int, answers: list[Result]) -> dict[str, Any]:
-    """The plain retriever and ours over it; ours put what they decide into `answers`."""
+    """Return the plain retriever, and phasegraph's retrievers, which append their results to `answers`."""
     vectors = np.random.default_rng(0).normal(size=(passages, DIMENSIONS))
     names = [f"Name{row}" for row in range(passages // 3 + 1)]
     nodes = [

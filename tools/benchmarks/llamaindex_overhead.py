@@ -1,4 +1,4 @@
-"""What phasegraph costs in LlamaIndex, as ratios to QueryFusionRetriever in one interleaved run.
+"""Measure the cost of phasegraph in LlamaIndex, as ratios to QueryFusionRetriever in one run in which both take turns.
 
 python tools/benchmarks/llamaindex_overhead.py
 """
@@ -24,7 +24,7 @@ from phasegraph.retrieval.provenance import provenance
 
 
 def hits(start: int, count: int) -> list[NodeWithScore]:
-    """Scored nodes of 800 characters each."""
+    """Return nodes with scores and 800 characters each."""
     return [
         NodeWithScore(node=TextNode(id_=f"passage-{i}", text=f"{i} {TEXT}"), score=1.0 - (i - start) / 3000)
         for i in range(start, start + count)
@@ -32,7 +32,7 @@ def hits(start: int, count: int) -> list[NodeWithScore]:
 
 
 class Fixed(BaseRetriever):
-    """A source that has its answer ready."""
+    """A retriever that returns fixed nodes."""
 
     def __init__(self, answer: list[NodeWithScore], seconds: float = 0.0) -> None:
         super().__init__()
@@ -46,19 +46,19 @@ class Fixed(BaseRetriever):
 
 
 class AsyncFixed(Fixed):
-    """The same with an asynchronous search of its own."""
+    """A retriever that returns fixed nodes, with its own asynchronous search."""
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self.answer
 
 
 def ours_over(legs: list[BaseRetriever]) -> BaseRetriever:
-    """Ours with its defaults."""
+    """Create phasegraph's retriever with its defaults."""
     return CalibratedFusionRetriever(retrievers={"first": legs[0], "second": legs[1]})
 
 
 def theirs_over(legs: list[BaseRetriever], *, use_async: bool = False) -> QueryFusionRetriever:
-    """QueryFusionRetriever by reciprocal rank, one query, no model."""
+    """Create a QueryFusionRetriever with reciprocal rank fusion, one query and no model."""
     mode: str = "reciprocal_rerank"
     return QueryFusionRetriever(
         legs, llm=MockLLM(), mode=mode, similarity_top_k=10, num_queries=1, use_async=use_async  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def theirs_over(legs: list[BaseRetriever], *, use_async: bool = False) -> QueryF
 
 
 def retrieve_ratios() -> None:
-    """Whole calls, sync and async."""
+    """Print the ratios for whole calls, synchronous and asynchronous."""
     for name, kind, seconds, rounds, bar in (
         ("retrieve, two no-op sources of 50", Fixed, 0.0, 300, 1.2),
         ("retrieve, two sources of 5 ms", Fixed, 0.005, 60, None),
@@ -90,7 +90,7 @@ def retrieve_ratios() -> None:
 
 
 def fusing_ratios() -> None:
-    """Nodes to rankings, and decide with provenance, on lists of 200 and 2000."""
+    """Print the ratios for converting nodes to rankings, and for `decide` with evidence, on 200 and 2000 hits."""
     lists = [hits(0, 200), hits(100, 2000)]
     fusion = theirs_over([Fixed([]), Fixed([])])
     readers = [reader_of(name, HitFields(higher_is_better=True)) for name in ("first", "second")]

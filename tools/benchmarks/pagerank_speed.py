@@ -1,9 +1,9 @@
-"""Personalised PageRank against igraph's: time ratios and exact counters, the same first twenty required.
+"""Compare personalized PageRank with igraph's: ratios of time, and counters; the first twenty nodes must be the same.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python tools/benchmarks/pagerank_speed.py [--nodes 100000 1000000]
 
-Every system answers every query in turn in one process; times are processor seconds of the calling thread.
-igraph is called as HippoRAG calls it (PRPACK, undirected, weighted), its arguments prepared beforehand.
+All systems answer the queries by turns in one process. Times are processor seconds of the calling thread. igraph is
+called as in HippoRAG (PRPACK, undirected, weighted), with arguments that are prepared before the measurement.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def first_twenty(mass):
 
 
 def compare(graph, theirs, queries, follow):
-    """Print one line per system; returns the median seconds of each and the peer's masses."""
+    """Print one line per system; return the median seconds of each system, and igraph's masses."""
     seconds = {name: [] for name in ("igraph", *SYSTEMS)}
     walks = {name: [] for name in SYSTEMS}
     same = dict.fromkeys(SYSTEMS, 0)
@@ -90,7 +90,7 @@ def compare(graph, theirs, queries, follow):
 
 
 def faithfulness(graph, queries, masses, follow):
-    """How near the scores of a push are to the exact ones, over the first 200."""
+    """Print how close the scores of a push are to the exact scores, for the first 200 nodes."""
     tiers = {
         "3e-6 not completed": {"tolerance": 3e-6, "complete": False},
         "3e-6": {"tolerance": 3e-6},
@@ -119,7 +119,7 @@ def faithfulness(graph, queries, masses, follow):
 
 
 def batch(graph, theirs, used, rng, mentions, follow, single):
-    """256 queries at once, against 256 of igraph's calls (the first of which are timed here)."""
+    """Compare 256 queries at once with 256 calls of igraph; only the first of these calls are measured here."""
     resets = [entity_seeds(rng, used, mentions) for _ in range(256)]
     some = [timed(peer_call(theirs, seeds, follow))[0] for seeds in resets[:4]]
     expected = 256 * float(np.median([*some, single]))

@@ -1,4 +1,4 @@
-"""Every fusion rule on the same two lists, equal weights: does the rule matter once scores are calibrated?
+"""Compare all fusion rules on the same two lists with equal weights: does the rule matter after calibration?
 
 python tools/benchmarks/rules_quality.py FOLDER… [--sources vector,graph] [--limit 50] [--json FILE]
 """
@@ -22,14 +22,14 @@ GOALS = ("Recall@5", "FullSup@5", "LastHop@10")
 
 
 def calibrator(rule: FusionRule) -> Calibrator:
-    """The scale a rule is defined on; the default's where any common scale will do."""
+    """Return the calibrator that a rule requires; the default's calibrator if the rule accepts any common scale."""
     if rule.expects == "calibrated" and rule.calibrator != "min_max":
         return FusionPipeline().calibrator
     return ListCalibrator(rule.calibrator)
 
 
 def measures(data: Dataset, ranked: list[tuple[str, ...]]) -> tuple[float, float, float]:
-    """Recall@5, full support at 5 and LastHop@10, in per cent."""
+    """Return Recall@5, full support at 5 and LastHop@10, in percent."""
     pairs = list(zip(ranked, data.judgements, strict=True))
     last = [found for ids, judgement in pairs if (found := last_hop(ids, judgement, 10)) is not None]
     return (
@@ -40,7 +40,7 @@ def measures(data: Dataset, ranked: list[tuple[str, ...]]) -> tuple[float, float
 
 
 def fused(runs: list[SourceRun], rule: str) -> list[tuple[str, ...]]:
-    """First ten of every query by `rule`."""
+    """Fuse every query with the rule `rule`, and return the first ten ids of each."""
     pipeline = FusionPipeline(calibrator=calibrator(FUSION_RULES[rule]), rule=rule, weighting="equal")
     return [
         tuple(pipeline.decide(list(lists), k=10).ids) for lists in zip(*(run.rankings for run in runs), strict=True)
@@ -48,7 +48,7 @@ def fused(runs: list[SourceRun], rule: str) -> list[tuple[str, ...]]:
 
 
 def main() -> None:
-    """Print one table a folder."""
+    """Print one table per folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--sources", default="vector,graph")

@@ -1,9 +1,9 @@
-"""Run the benchmarks that need nothing but the repository, one after the other, with their own words.
+"""Run the benchmarks that need only the repository, one after the other; each prints its own output.
 
     python tools/benchmarks/run_all.py [NAME ...]
 
-They print ratios against named peers, taken in one run each. Machines differ and are noisy: read ratios, not times. The
-scripts about quality take folders of data; ``graph_quality.py data/musique-openie`` runs on the bundled one.
+They print ratios to named peers, each measured in one run. Machines differ, and other load changes times: use ratios,
+not times. The scripts about quality need data sets; ``graph_quality.py data/musique-openie`` uses bundled data.
 """
 
 from __future__ import annotations

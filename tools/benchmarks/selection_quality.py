@@ -1,10 +1,10 @@
-"""What choosing a set does to full support and redundancy at k = 5, against plain order and MMR.
+"""Measure how selections change full support and redundancy at k = 5, compared with the plain order and with MMR.
 
 python tools/benchmarks/selection_quality.py FOLDER… [--k 5] [--pool 50] [--sources vector,graph]
 
-Relevance is the default pipeline's fused value over the sources, divided by the best one's (``--published``: its
-published score); the k are chosen from the first `pool`. Settings are shown on all queries, and each method's best on
-one half is read on the other.
+The relevance of a candidate is the default pipeline's fused value, divided by the highest fused value (``--published``:
+the published score). The k passages are chosen from the first `pool` candidates. The output shows each setting on all
+queries, and the best setting of each method on one half of the queries, tested on the other half.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Pool = tuple[FloatArray, FloatArray, tuple[str, ...]]
 
 
 def label(policy: SelectionPolicy) -> str:
-    """Method and its one setting."""
+    """Return the method and its setting as text."""
     setting = {"mmr": f"balance {policy.balance:g}", "log_det": f"mu {policy.mu:g}"}
     return (
         f"{policy.method} {setting.get(policy.method, f'penalty {policy.penalty:g}')}"
@@ -45,7 +45,7 @@ def label(policy: SelectionPolicy) -> str:
 
 
 def pools(data: Dataset, names: Sequence[str], size: int, published: bool) -> list[Pool]:
-    """Relevance, embeddings and ids of each query's first `size` fused candidates."""
+    """Return the relevance, embeddings and ids of the first `size` fused candidates of each query."""
     runs = search_sources(ExperimentInput(data), names)
     where = {passage.id: row for row, passage in enumerate(data.passages)}
     pipeline = replace(FusionPipeline(), k=size)
@@ -59,7 +59,7 @@ def pools(data: Dataset, names: Sequence[str], size: int, published: bool) -> li
 
 
 def measure(data: Dataset, found: list[Pool], policy: SelectionPolicy, k: int) -> FloatArray:
-    """(n, 4) array: full support, recall, mean cosine between the chosen, effective number of different ones."""
+    """Return an (n, 4) array: full support, recall, mean cosine of the chosen passages, and their effective number."""
     rows = []
     for (relevance, embeddings, ids), judgement in zip(found, data.judgements, strict=True):
         chosen = policy.select(relevance, embeddings, k).rows
@@ -79,7 +79,7 @@ def measure(data: Dataset, found: list[Pool], policy: SelectionPolicy, k: int) -
 
 
 def main() -> None:
-    """Print one table a folder."""
+    """Print one table per folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--k", type=int, default=5)
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def report(data: Dataset, found: list[Pool], k: int, sources: str) -> None:
-    """Every setting on all queries, then each method's best on one half read on the other."""
+    """Print every setting on all queries, and each method's best setting on one half, tested on the other half."""
     print(f"\n{data.name}: {len(found)} queries, k = {k}, {sources}")
     print(f"{'':<24}{'FullSup':>8}{'minus top, 95 %':>26}{'W/L':>9}{'p':>7}{'Recall':>8}{'cosine':>8}{'Vendi':>7}")
     tables = {
@@ -117,7 +117,7 @@ def report(data: Dataset, found: list[Pool], k: int, sources: str) -> None:
 
 
 def line(name: str, table: FloatArray, base: FloatArray) -> None:
-    """One row of the table; percentages."""
+    """Print one row of the table, in percent."""
     means = table.mean(axis=0)
     gap = table[:, :1] - base[:, :1]
     low, high = 100 * bootstrap_intervals(gap)[0]

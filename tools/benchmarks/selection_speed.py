@@ -1,4 +1,4 @@
-"""How long choosing a set takes, 384-dimensional embeddings, one core.
+"""Measure the time of a selection, with 384-dimensional embeddings, on one core.
 
 OMP_NUM_THREADS=1 python tools/benchmarks/selection_speed.py
 """
@@ -25,14 +25,14 @@ POLICIES = {
 
 
 def passages(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Relevance, embeddings that share a direction (as a query's candidates do) and lengths in tokens."""
+    """Return relevance, embeddings with a common direction (like the candidates of a query), and lengths in tokens."""
     rng = np.random.default_rng(0)
     embeddings = rng.normal(size=(count, 384)).astype(np.float32) + 2 * rng.normal(size=384).astype(np.float32)
     return np.sort(rng.random(count))[::-1].copy(), embeddings, rng.integers(50, 400, size=count).astype(float)
 
 
 def milliseconds(policy: SelectionPolicy, count: int, k: int, repeats: int = 21) -> tuple[float, float]:
-    """Median and least wall time of `repeats` calls."""
+    """Return the median and the lowest wall time of `repeats` calls."""
     relevance, embeddings, costs = passages(count)
     taken = []
     for _ in range(repeats):

@@ -1,9 +1,9 @@
-"""How good SemFlowRAG's walk is beside the evaluation's `semflow`: no model filters the facts.
+"""Compare `SemFlowSource` with the system `semflow` of `evaluate`; no model filters the facts.
 
     OMP_NUM_THREADS=1 python tools/benchmarks/semflow_quality.py data/musique-openie
 
-The folder needs triples and their embeddings. That of `evaluate` walks a graph of the triples alone, as the paper does;
-`SemFlowSource` walks an `EntityGraph`, of the triples alone or with the names that the rules find.
+The folder needs triples and their embeddings. The system `semflow` walks over a graph of the triples alone, as in the
+paper. `SemFlowSource` walks over an `EntityGraph`, which contains the triples alone, or also the names that rules find.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from phasegraph.ranking import Ranking
 
 
 def report(data: Dataset, label: str, search: Callable[[int], Ranking]) -> None:
-    """One line."""
+    """Print one line."""
     row = measures([tuple(search(number).ids) for number in range(len(data.queries))], data)
     print(f"{label:28}", "  ".join(f"{name} {value:5.1f}" for name, value in row.items()), flush=True)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     data = load_dataset(parser.parse_args().folder)

@@ -1,9 +1,10 @@
-"""The directed, query-dependent walk: the lazy push against weighing every edge anew and 20 iterations.
+"""Compare two implementations of SemFlowRAG's walk, whose edge weights depend on the query.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python tools/benchmarks/semflow_speed.py [--nodes 100000 1000000]
 
-Both answer every query in turn in one process; times are processor seconds of the calling thread. The first
-twenty nodes must be those of the exact walk.
+One is a push that computes weights only where they are needed; the other computes all weights and runs 20 iterations.
+Both answer the queries by turns in one process. Times are processor seconds of the calling thread. Both must find the
+same first twenty nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from phasegraph.graph.experimental.semflow import SemanticFlow, abstractness, tr
 
 
 class Reweighting:
-    """All weights by `reduceat`, then 20 steps of scipy in float32; everything but the weights is prepared."""
+    """A walk that computes all weights by `reduceat`, then runs 20 steps of scipy in float32, on prepared arrays."""
 
     def __init__(self, flow):
         arrays = flow.arrays

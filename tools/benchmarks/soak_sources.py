@@ -1,8 +1,9 @@
-"""Soak asking sources at any size: ``python tools/benchmarks/soak_sources.py [--queries 10000] [--json FILE]``.
+"""Ask sources many times: ``python tools/benchmarks/soak_sources.py [--queries 10000] [--json FILE]``.
 
-S4: threads and tasks: no answer differs from that of one thread. S5: a source that hangs for ever: the call is back
-within its deadline and 50 ms, the workers stuck are bounded, and it recovers. Overhead: two sources that do nothing.
-Faults and memory, in the frameworks' own retrievers: ``make chaos`` and ``make soak``.
+Part S4 uses threads and tasks: no answer may differ from the answer of a single thread. Part S5 has a source that hangs
+forever: each call must return within its deadline plus 50 ms, the number of blocked workers must be bounded, and the
+source must work again after it recovers. The last part measures the overhead of two sources that do nothing.
+For faults and memory in the frameworks' own retrievers, see ``make chaos`` and ``make soak``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ DEADLINE = 0.02
 
 
 class Prepared:
-    """Answers at once, with hits that depend on the query."""
+    """A source that returns at once hits that depend on the query."""
 
     def __init__(self, name: str) -> None:
         self.kept = [
@@ -57,7 +58,7 @@ def percentiles(seconds: list[float], scale: float = 1000.0) -> dict[str, float]
 
 
 def concurrency(per_thread: int) -> dict[str, object]:
-    """S4."""
+    """Run part S4 (threads and tasks)."""
     gatherer = Gatherer(dict.fromkeys(NAMES, SourceSettings()), timeout=60.0, strict=True)
     queries = [f"question {number}" for number in range(50)]
     expected = {query: content(gatherer.gather(SOURCES, query)) for query in queries}
@@ -91,7 +92,7 @@ def concurrency(per_thread: int) -> dict[str, object]:
 
 
 class Hanging:
-    """Hangs until healed."""
+    """A source that hangs until it is healed."""
 
     def __init__(self) -> None:
         self.healed = threading.Event()
@@ -102,7 +103,7 @@ class Hanging:
 
 
 def hang(queries: int) -> dict[str, object]:
-    """S5."""
+    """Run part S5 (a source that hangs)."""
     interval = 0.5
     settings = {
         "graph": SourceSettings(circuit_breaker=BreakerSettings(failures=5, probe_interval=interval), max_in_flight=16),
@@ -136,7 +137,7 @@ def hang(queries: int) -> dict[str, object]:
 
 
 def overhead(queries: int) -> dict[str, object]:
-    """Two sources that do nothing, in microseconds."""
+    """Return the microseconds of a call with two sources that do nothing."""
     two = {name: SOURCES[name] for name in NAMES[:2]}
     gatherer = Gatherer(dict.fromkeys(NAMES[:2], SourceSettings()))
     only_search = {name: _OnlySearch(one) for name, one in two.items()}

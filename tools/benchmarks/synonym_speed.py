@@ -1,8 +1,8 @@
-"""Exact synonym pairs against a blocked product of all rows, and abstractness against a loop.
+"""Compare the exact search for synonym pairs with a blocked product of all rows, and abstractness with a plain loop.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python tools/benchmarks/synonym_speed.py [--rows 60000] [--vectors E.npy]
 
-Both sides run in turn in one process; times are processor seconds of the calling thread.
+Both sides take turns in one process. Times are processor seconds of the calling thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def timed(function):
 
 
 def made_up(rows, dimensions=384, seed=0):
-    """Vectors whose first 96 directions hold about three quarters of the squared length, with near-duplicates."""
+    """Return vectors with near-duplicates; the first 96 directions have about three quarters of the squared length."""
     rng = np.random.default_rng(seed)
     spread = (np.arange(1, dimensions + 1) ** -0.45).astype(np.float32)
     vectors = rng.standard_normal((rows, dimensions), dtype=np.float32) * spread
@@ -36,7 +36,7 @@ def made_up(rows, dimensions=384, seed=0):
 
 
 def blocked_product(unit, threshold, tile):
-    """How many pairs of the upper half reach the threshold, by full products, tile by tile."""
+    """Count the pairs of rows whose product reaches the threshold, by full products, tile by tile."""
     count = 0
     for top in range(0, len(unit), tile):
         for first in range(top, len(unit), tile):

@@ -1,4 +1,4 @@
-"""Synthetic entity-passage graphs for the speed scripts: hubs by a power law, clusters, 9.5 edges a node."""
+"""Synthetic graphs of entities and passages for the speed scripts: power-law hubs, clusters, 9.5 edges per node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FACTS_PER_PASSAGE = 25
 
 
 def entity_passage_graph(nodes, seed=0):
-    """Return links (E, E) and mentions (P, E): unit and integer weights, both as float32 CSR."""
+    """Return links (E, E) with unit weights and mentions (P, E) with integer weights, both as float32 CSR."""
     rng = np.random.default_rng(seed)
     passages = int(PASSAGE_SHARE * nodes)
     entities = nodes - passages
@@ -34,12 +34,12 @@ def entity_passage_graph(nodes, seed=0):
 
 
 def adjacency(links, mentions):
-    """Return the undirected (E + P) graph: entities first, then passages."""
+    """Return the undirected graph of all E + P nodes: first the entities, then the passages."""
     return sparse.block_array([[links, mentions.T], [mentions, None]], format="csr", dtype=np.float32)
 
 
 def entity_seeds(rng, entities, mentions, count=20):
-    """Return `count` distinct entities that are mentioned somewhere, and their weights."""
+    """Draw `count` distinct entities that a passage mentions, and their weights."""
     used = np.flatnonzero(np.diff(mentions.tocsc().indptr)) if entities is None else entities
     return rng.choice(used, count, replace=False), rng.random(count) + 0.1
 

@@ -1,9 +1,9 @@
-"""Seconds to change a retriever of 100,000 documents in a folder, and to open and ask it, without the embedding.
+"""Measure the seconds to change, open and ask a retriever of 100,000 documents in a folder, without embedding.
 
     python tools/benchmarks/update_speed.py [CORPUS.jsonl] [--documents 100000] [--batch 100] [--repeat 5]
 
-The corpus (default: the bundled one) is repeated with other names, as in index_speed.py; vectors are random, of 384
-numbers, around 500 centres. A batch is added, then deleted, `--repeat` times, through LangChain.
+The corpus (default: the bundled corpus) is repeated with changed names, as in index_speed.py. Vectors are random, with
+384 numbers, around 500 centers. A batch is added and then deleted, `--repeat` times, through LangChain.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WIDTH = 384
 
 
 class Ready(Embeddings):
-    """Embeddings that cost nothing: those of an earlier computation, in order."""
+    """An embedding model that returns vectors that were computed before, in their order."""
 
     def __init__(self, count: int) -> None:
         draw = np.random.default_rng(0)
@@ -37,18 +37,18 @@ class Ready(Embeddings):
         self.next = 0
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """The next ones."""
+        """Return the next vectors."""
         first, self.next = self.next, self.next + len(texts)
         return [self.vectors[row % len(self.vectors)] for row in range(first, self.next)]
 
     def embed_query(self, text: str) -> list[float]:
-        """One of them."""
+        """Return one of the vectors."""
         vector: list[float] = self.vectors[sum(text.encode()) % len(self.vectors)]
         return vector
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?", type=Path, default=BUNDLED)
     parser.add_argument("--documents", type=int, default=100_000)

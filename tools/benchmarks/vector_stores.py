@@ -1,15 +1,15 @@
-"""What stores of vectors cost for a folder: time to build, to ask, to ask within a filter and to change; recall; size.
+"""Compare stores of vectors for a folder: time to build, search (also with a filter) and change; recall; size.
 
     python tools/benchmarks/vector_stores.py [--vectors 100000] [--data real|random] [--stores flat,...]
     python tools/benchmarks/vector_stores.py --page docs/research/vector-stores.json
 
-Stores: `flat` (the vectors of an index, all compared: the default of a folder), `int8` (the same with a byte for each
-number, and the best 200 compared exactly), `chroma` (the option of a folder), and `lancedb`, `usearch`, `hnswlib`,
-`faiss-flat`, `faiss-hnsw` and `sqlite-vec`, each if it is installed. Lists of 50; recall is the share of the exact 50
-nearest. The filter lets a seventh of the passages through. `real` vectors are those of tools/scale/corpus.py, `random`
-ones lie around 500 centres. Seconds and milliseconds are of the processor, on one thread; each store runs in a process
-of its own, so that its memory and its size on the disk are its own. With `--minutes`, a store that takes more of the
-processor's minutes is stopped, and the table says so.
+The stores are `flat` (all vectors of an index are compared: the default of a folder), `int8` (the same with one byte
+per number; the best 200 are compared exactly), `chroma` (an option of a folder), and `lancedb`, `usearch`, `hnswlib`,
+`faiss-flat`, `faiss-hnsw` and `sqlite-vec`, each if it is installed. Lists have 50 hits; recall is the share of the
+exact 50 nearest. The filter matches a seventh of the passages. `real` vectors are those of tools/scale/corpus.py;
+`random` vectors lie around 500 centers. Seconds and milliseconds are processor time on one thread. Each store runs in a
+separate process, so that its memory and its disk space are measured separately. With `--minutes`, a store that needs
+more minutes of processor time is stopped, and the table says so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_
 
 
 class Flat:
-    """The vectors of an index in one memory-mapped file, and later ones beside it, as a folder keeps them."""
+    """The vectors of an index in one memory-mapped file, and later vectors in further files, as in a folder."""
 
     needs: tuple[str, ...] = ()
 
@@ -55,7 +55,7 @@ class Flat:
         self._base = np.load(self._file, mmap_mode="r").view(np.ndarray)
 
     def add(self, first: int, vectors: Any) -> None:
-        """Add a batch; a folder writes it to a file of its own."""
+        """Add a batch, as a separate file."""
         np.save(self._file.with_name("more.npy"), vectors)
         self._more = np.concatenate([self._more, vectors])
 
@@ -64,7 +64,7 @@ class Flat:
         self._gone = np.array(sorted(rows))
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Rows of the nearest."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         if team is not None:
             rows = np.arange(team, len(self._base), TEAMS)
             return best_of(rows, self._base[rows], query)
@@ -74,7 +74,7 @@ class Flat:
 
 
 class _View:
-    """What :func:`nearest_rows` reads of a graph."""
+    """The part of a graph that :func:`nearest_rows` reads."""
 
     def __init__(self, base: Any, more: Any, gone: Any) -> None:
         from phasegraph.graph.index.combined_arrays import StackedRows
@@ -83,11 +83,11 @@ class _View:
         self.count, self._gone = len(self.embeddings) - len(gone), gone
 
     def rows_at(self, places: Any) -> Any:
-        """As :meth:`phasegraph.graph.index.logged_graph.LoggedView.rows_at`."""
+        """Return rows as :meth:`phasegraph.graph.index.logged_graph.LoggedView.rows_at` does."""
         return places + np.searchsorted(self._gone - np.arange(len(self._gone)), places, side="right")
 
     def cosines_to(self, unit: Any) -> Any:
-        """As :meth:`phasegraph.graph.EntityGraph.cosines_to`."""
+        """Return cosines as :meth:`phasegraph.graph.EntityGraph.cosines_to` does."""
         from phasegraph._support.products import times_vector
 
         held = self.embeddings
@@ -95,17 +95,17 @@ class _View:
 
 
 def best_of(rows: Any, vectors: Any, query: Any) -> list[int]:
-    """The best of these rows, compared exactly."""
+    """Return the best of the given rows, by exact comparison."""
     scores = np.einsum("ij,j->i", vectors, query)
     found: list[int] = rows[np.argsort(-scores)[:LIMIT]].tolist()
     return found
 
 
 class Int8(Flat):
-    """The vectors with a byte for each number, scanned block by block, and the best 200 compared exactly."""
+    """Vectors with one byte per number, scanned block by block; the best 200 are compared exactly."""
 
     def build(self, vectors: Any) -> None:
-        """Write all vectors, twice."""
+        """Write all vectors twice: with one byte per number, and exactly."""
         super().build(vectors)
         self._scale = float(np.abs(vectors[:20_000]).max()) / 127
         file = self._file.with_name("int8.npy")
@@ -117,7 +117,7 @@ class Int8(Flat):
         self._bytes = np.load(file, mmap_mode="r").view(np.ndarray)
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Rows of the nearest."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         if team is not None:
             return super().search(query, team)
         scores, room = np.empty(len(self._bytes), dtype=np.float32), np.empty((2048, WIDTH), dtype=np.float32)
@@ -159,13 +159,13 @@ class Chroma:
         self._held.delete(ids=[str(row) for row in rows])
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Rows of the nearest."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         within = None if team is None else {"team": team}
         return [int(one) for one in self._held.query(query_embeddings=[query], n_results=LIMIT, where=within)["ids"][0]]
 
 
 class Lance:
-    """A table without an index."""
+    """A LanceDB table without an index."""
 
     needs = ("lancedb",)
 
@@ -195,7 +195,7 @@ class Lance:
         self._held.delete(f"id IN ({', '.join(map(str, rows))})")
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Rows of the nearest."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         assert self._held is not None
         asked = self._held.search(query).metric("cosine").select(["id", "_distance"]).limit(LIMIT)
         found = asked if team is None else asked.where(f"team = {team}", prefilter=True)
@@ -204,7 +204,7 @@ class Lance:
 
 
 class Usearch:
-    """An HNSW index in a file, written anew for every change; what a filter lets through is compared exactly."""
+    """An HNSW index in a file that is written again for every change; rows that match a filter are compared exactly."""
 
     needs = ("usearch",)
 
@@ -229,7 +229,7 @@ class Usearch:
         self._held.save(str(self._file))
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Rows of the nearest."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         if team is not None:
             rows = np.arange(team, len(self._held), TEAMS)
             return best_of(rows, self._held.get(rows), query)
@@ -238,7 +238,7 @@ class Usearch:
 
 
 class Hnswlib:
-    """An HNSW index in a file, written anew for every change, with a function of every label as its filter."""
+    """An HNSW index in a file that is written again for every change; its filter is a function of a label."""
 
     needs = ("hnswlib",)
 
@@ -266,14 +266,14 @@ class Hnswlib:
         self._held.save_index(str(self._file))
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Rows of the nearest."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         allowed = None if team is None else (lambda label: label % TEAMS == team)
         found: list[int] = self._held.knn_query(query, k=LIMIT, filter=allowed)[0][0].tolist()
         return found
 
 
 class Faiss:
-    """An exact index in a file, written anew for every change."""
+    """An exact index in a file that is written again for every change."""
 
     needs = ("faiss",)
     kind = "Flat"
@@ -302,7 +302,7 @@ class Faiss:
         return self._faiss.SearchParameters(sel=selector)
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Rows of the nearest."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         options = None
         if team is not None:
             allowed = np.arange(team, self._held.ntotal, TEAMS)
@@ -312,25 +312,25 @@ class Faiss:
 
 
 class FaissHnsw(Faiss):
-    """An HNSW index, from which nothing can be deleted."""
+    """An HNSW index, which does not support deletion."""
 
     kind = "HNSW32"
 
     def delete(self, rows: list[int]) -> None:
-        """Say that it cannot."""
+        """Raise an error, because this index does not support deletion."""
         raise NotImplementedError
 
     def _options(self, selector: Any) -> Any:
         return self._faiss.SearchParametersHNSW(efSearch=200, sel=selector)
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Rows of the nearest."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         self._faiss.downcast_index(self._held.index).hnsw.efSearch = 200
         return super().search(query, team)
 
 
 class SqliteVec:
-    """A virtual table of SQLite, all of whose vectors are compared."""
+    """A virtual table of SQLite; a search compares all its vectors."""
 
     needs = ("sqlite_vec",)
 
@@ -361,7 +361,7 @@ class SqliteVec:
         self._held.commit()
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Rows of the nearest."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         where, given = ("", ()) if team is None else (" and team = ?", (team,))
         asked = f"select id from passages where vector match ? and k = {LIMIT}{where}"
         return [row for (row,) in self._held.execute(asked, (query.tobytes(), *given))]
@@ -374,7 +374,7 @@ STORES: dict[str, Any] = {
 
 
 def vectors_of(data: str, count: int, questions: int) -> tuple[Any, Any]:
-    """(count + CHANGED, d) vectors of passages, and those of questions."""
+    """Return (count + CHANGED, d) vectors of passages, and the vectors of the questions."""
     if data == "real":
         from corpus import ZipfCorpus
 
@@ -391,7 +391,7 @@ def vectors_of(data: str, count: int, questions: int) -> tuple[Any, Any]:
 
 
 def measured(name: str, place: Path) -> dict[str, Any]:
-    """The figures of one store, in this process."""
+    """Measure one store in this process."""
     vectors = np.load(place / "vectors.npy", mmap_mode="r").view(np.ndarray)
     asked, count = np.load(place / "asked.npy"), len(vectors) - CHANGED
     exact: list[Any] = json.loads((place / "exact.json").read_text())
@@ -428,7 +428,7 @@ def measured(name: str, place: Path) -> dict[str, Any]:
 
 
 def exact_lists(vectors: Any, asked: Any) -> list[list[list[int]]]:
-    """The exact nearest, of all and within the filter."""
+    """Return the exact nearest rows of each question, among all vectors and among those that match the filter."""
     out: list[list[list[int]]] = [[], []]
     rows = np.arange(3, len(vectors), TEAMS)
     for query in asked:
@@ -439,12 +439,12 @@ def exact_lists(vectors: Any, asked: Any) -> list[list[list[int]]]:
 
 
 def shown(value: float) -> str:
-    """A figure with three digits, or a whole number."""
+    """Return a figure with three digits, or as a whole number."""
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def page(files: list[Path]) -> str:
-    """Tables of what was measured, each file of one size or a list of several."""
+    """Return the tables as Markdown; each file has the figures of one size, or a list of several."""
     lines = []
     read = (json.loads(file.read_text()) for file in files)
     for told in (one for each in read for one in (each if isinstance(each, list) else [each])):
@@ -468,7 +468,7 @@ def page(files: list[Path]) -> str:
 
 
 def version_of(name: str) -> str:
-    """The version of a store's package."""
+    """Return the version of a store's package."""
     package = {"chroma": "chromadb", "faiss-flat": "faiss-cpu", "faiss-hnsw": "faiss-cpu"}.get(name, name)
     try:
         return version(package)
@@ -477,7 +477,7 @@ def version_of(name: str) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vectors", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=50)

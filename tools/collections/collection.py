@@ -1,4 +1,4 @@
-"""From documents to a folder of our data format: chunks, questions with their gold chunks, embeddings, SOURCE.md."""
+"""Convert documents to a data set: chunks, questions with their gold chunks, embeddings, SOURCE.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ LEAST_TEXT = 150
 
 
 def chunked(documents: Iterable[Document]) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Rows of ``corpus.jsonl`` and of ``queries.jsonl``, questions that stand twice or in their own gold left out."""
+    """Return the rows of ``corpus.jsonl`` and of ``queries.jsonl``.
+
+    A question is left out if it occurs twice, or if its own gold chunks contain it.
+    """
     from langchain_text_splitters import RecursiveCharacterTextSplitter
 
     splitter = RecursiveCharacterTextSplitter(chunk_size=SIZE, chunk_overlap=OVERLAP, add_start_index=True)
@@ -61,7 +64,7 @@ def chunked(documents: Iterable[Document]) -> tuple[list[dict[str, object]], lis
 
 
 def _gold(section: Section, start: int, chunks: Sequence[tuple[int, str]]) -> list[int]:
-    """The chunks that lie at least half in the section, or hold most of it."""
+    """Return the chunks of which at least half is in the section, and the chunks that contain most of the section."""
     end, found = start + len(section.text), []
     for place, (first, chunk) in enumerate(chunks):
         shared = min(end, first + len(chunk)) - max(start, first)
@@ -73,7 +76,7 @@ def _gold(section: Section, start: int, chunks: Sequence[tuple[int, str]]) -> li
 
 
 def _asks(section: Section, gold: Sequence[str]) -> bool:
-    """Whether the section has a question of a fair length that does not stand in title or gold word by word."""
+    """Return True if the section has a question of suitable length that neither its title nor a gold chunk contains."""
     fewest, most = WORDS[section.kind]
     words = section.question.split()
     if not fewest <= len(words) <= most or len(section.text) < LEAST_TEXT:
@@ -85,7 +88,10 @@ def _asks(section: Section, gold: Sequence[str]) -> bool:
 def sampled(
     documents: Sequence[Document], passages: int, questions: int
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """About so many passages and at most so many questions with ids: random documents, first such as ask."""
+    """Draw about `passages` passages and at most `questions` questions, with ids, from random documents.
+
+    Documents with questions come first.
+    """
     rng = np.random.default_rng(0)
     pages = Counter(str(page) for query in chunked(documents)[1] for page in query["pages"])  # type: ignore[attr-defined]
     order = [documents[row] for row in rng.permutation(len(documents)).tolist()]
@@ -105,7 +111,7 @@ def sampled(
 def write(
     folder: Path, passages: Sequence[dict[str, object]], queries: Sequence[dict[str, object]], about: str
 ) -> None:
-    """Embed and write a data set; the folder appears when it is whole."""
+    """Embed the texts and write the data set; the folder appears when it is complete."""
     from phasegraph.embedding.minilm import MiniLM
 
     making = folder.with_name(f".{folder.name}.making")

@@ -1,4 +1,4 @@
-"""Documents of freely available packages as sections, each with the question that its heading or description asks."""
+"""Read documents of freely available packages as sections; a section's heading or description can be its question."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kind = Literal["heading", "purpose", "change", "docstring"]
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a document without its heading; the question that it answers, where there is one, and of what kind."""
+    """A part of a document without its heading; the question that it answers, if any, with the question's kind."""
 
     text: str
     question: str = ""
@@ -28,8 +28,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A page or file: its name, the title that every chunk repeats, its sections in order, and whether a chunk may hold
-    parts of two of them.
+    """A page or file: its name, the title that is repeated in every chunk, its sections in order, and a flag.
+
+    The flag says whether a chunk may contain parts of two sections.
     """
 
     source: str
@@ -47,7 +48,7 @@ SECTION = re.compile(r"(ref)?sect\d|chapter|appendix|preface")
 
 
 class _Page:
-    """Walks a page and cuts it where sections begin and end."""
+    """A parser that splits an HTML page where its sections begin and end."""
 
     def __init__(self) -> None:
         self.sections: list[Section] = []
@@ -109,7 +110,7 @@ def _unnumbered(text: str) -> str:
 
 
 def html_page(path: Path) -> Document:
-    """A page; a reference page's purpose is the question of its section Description."""
+    """Read an HTML page; the purpose of a reference page becomes the question of its section Description."""
     root = _parsed(path)
     page = _Page()
     purposes = [_plain(one.text_content()).partition("—")[2].strip() for one in root.find_class("refnamediv")]
@@ -119,13 +120,13 @@ def html_page(path: Path) -> Document:
 
 
 def html_pages(folder: Path) -> Iterator[Document]:
-    """Every page of a folder that has any text."""
+    """Yield every page in a folder that has any text."""
     pages = map(html_page, sorted(folder.glob("*.html")))
     return (page for page in pages if page.sections)
 
 
 def html_changes(folder: Path) -> Iterator[Document]:
-    """Release notes: the first paragraph of an entry, without its authors, is the question that the others answer."""
+    """Yield release notes: an entry's first paragraph, without authors, is the question; the rest is the answer."""
     for path in sorted(folder.glob("release-[0-9]*.html")):
         root = _parsed(path)
         sections = []
@@ -146,7 +147,7 @@ def html_changes(folder: Path) -> Iterator[Document]:
 
 
 def manual_pages(folder: Path, name: str, description: str, most: int = 9_000) -> Iterator[Document]:
-    """Every page rendered by groff; the line in the section `name` is the question of the section `description`."""
+    """Render manual pages with groff; the line in the section `name` is the question of the section `description`."""
     for path in sorted(folder.glob("man*/*.gz")):
         raw = gzip.decompress(path.read_bytes())
         if raw.startswith(b".so "):
@@ -177,7 +178,7 @@ def _undented(body: str) -> str:
 
 
 def markdown_pages(folder: Path) -> Iterator[Document]:
-    """Every Markdown file below a folder; the first heading is its title, the others ask."""
+    """Yield every Markdown file below a folder; the first heading is the title, and other headings are questions."""
     for path in sorted(folder.rglob("*.md")):
         title, found = sections_of(path.read_text(encoding="utf-8"))
         sections = [Section(one.text, one.heading) for one in found]
@@ -186,7 +187,7 @@ def markdown_pages(folder: Path) -> Iterator[Document]:
 
 
 def python_functions(folder: Path) -> Iterator[Document]:
-    """Every module below a folder, a section for each function with a docstring, whose first sentence asks."""
+    """Yield every module below a folder, with a section per function; its docstring's first sentence asks."""
     for path in sorted(folder.rglob("*.py")):
         try:
             source = path.read_text(encoding="utf-8")

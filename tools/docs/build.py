@@ -26,7 +26,7 @@ GENERATORS = {
 
 
 def main() -> None:
-    """Build all; a warning of the generator is an error."""
+    """Build the site; a warning of the generator is an error."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--generator", choices=GENERATORS, default="mkdocs")
     generator = parser.parse_args().generator
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _shown(path: str) -> Path:
-    """The HTML file of a page."""
+    """Return the HTML file of a page."""
     page = (SITE / path).with_suffix("")
     return (page.parent if page.name in ("index", "README") else page) / "index.html"
 

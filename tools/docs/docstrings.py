@@ -1,4 +1,4 @@
-"""Docstrings as the site shows them: numpydoc's roles as code, and no accidental Markdown."""
+"""Prepare docstrings for the site: numpydoc's roles become code, and no text is read as Markdown by accident."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import griffe
 
 
 class PlainDocstrings(griffe.Extension):
-    """Clean every docstring of ours when griffe has read it."""
+    """An extension of griffe that cleans every docstring of phasegraph after griffe has read it."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Clean the docstring of an object."""
@@ -18,19 +18,19 @@ class PlainDocstrings(griffe.Extension):
 
 
 def as_markdown(docstring: str) -> str:
-    """A docstring without the marks that Markdown does not know, or reads as something else.
+    r"""Return a docstring without marks that Markdown does not know or would misinterpret.
 
     >>> as_markdown("See :meth:`~phasegraph.Result.evidence`.")
     'See `Result.evidence`.'
     >>> as_markdown("    >= 0, not all 0")
-    '    \\\\>= 0, not all 0'
+    '    \\>= 0, not all 0'
     """
     text = re.sub(r":(?:class|func|meth|attr|mod|data|exc|obj):`~?([^`]+)`", _short, docstring)
     return re.sub(r"^(\s*)>(?!>>)", r"\1\\>", text, flags=re.MULTILINE)
 
 
 def _short(role: re.Match[str]) -> str:
-    """The name that a role shows: the last part, and the class of a method."""
+    """Return the name that a role displays: the last part of the name, and for a method also its class."""
     parts = role[1].split(".")
     shown = parts[-2:] if len(parts) > 1 and parts[-2][:1].isupper() else parts[-1:]
     return f"`{'.'.join(shown)}`"

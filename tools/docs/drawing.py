@@ -1,4 +1,4 @@
-"""A drawing as SVG: real text, large enough for a telephone, and colours that follow a dark page."""
+"""Drawings as SVG: with real text that is legible on a phone, and with colors that follow a dark page."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _DARK_PAGE = {
 
 
 class Drawing:
-    """Shapes and texts on a page of a given height.
+    """A drawing of shapes and texts with a given height.
 
     Parameters
     ----------
     title : str
-        What the drawing shows, for readers who do not see it.
+        A description of the drawing, for readers who do not see it.
     height : float
     """
 
@@ -45,13 +45,13 @@ class Drawing:
     def box(
         self, x: float, y: float, width: float, height: float, *, fill: str, stroke: str = "", wide: float = 1.5
     ) -> None:
-        """A rectangle with round corners, by its upper left corner."""
+        """Draw a rectangle with round corners; (x, y) is its upper left corner."""
         edge = f' class="stroke-{stroke}" stroke-width="{wide}"' if stroke else ""
         place = f'x="{x:.4g}" y="{y:.4g}" width="{width:.4g}" height="{height:.4g}"'
         self._parts.append(f'<g class="fill-{fill}"><rect {place} rx="8"{edge}/></g>')
 
     def bar(self, x: float, y: float, width: float, height: float, fill: str, opacity: float = 1.0) -> None:
-        """A bar of a diagram."""
+        """Draw a bar of a diagram."""
         place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
         self._parts.append(f'<rect class="fill-{fill}" {place} opacity="{opacity:g}"/>')
 
@@ -66,7 +66,7 @@ class Drawing:
         anchor: str = "middle",
         bold: bool = False,
     ) -> None:
-        """A line of text, by the middle of its height."""
+        """Draw a line of text; y is the middle of its height."""
         weight = ' font-weight="600"' if bold else ""
         self._parts.append(
             f'<text class="fill-{colour}" x="{x:.4g}" y="{y:.4g}" font-size="{size:g}" text-anchor="{anchor}"{weight} '
@@ -76,18 +76,18 @@ class Drawing:
     def line(
         self, x: float, y: float, to_x: float, to_y: float, colour: str = "line", wide: float = 1.5, head: bool = False
     ) -> None:
-        """A line, or an arrow."""
+        """Draw a line, or an arrow."""
         end = f' marker-end="url(#head-{colour})"' if head else ""
         place = f'd="M{x:.4g} {y:.4g}L{to_x:.4g} {to_y:.4g}"'
         self._parts.append(f'<path class="stroke-{colour}" fill="none" stroke-width="{wide:g}" {place}{end}/>')
 
     def label(self, x: float, y: float, width: float, text: str, colour: str, *, size: float = 16) -> None:
-        """A filled box with one line of text on it, by its centre."""
+        """Draw a filled box with one line of text; (x, y) is its center."""
         self.box(x - width / 2, y - 19, width, 38, fill=colour)
         self.text(x, y, text, size=size, colour="paper", bold=True)
 
     def svg(self) -> str:
-        """The file."""
+        """Return the content of the SVG file."""
         light = {**_LIGHT_PAGE, **_SOURCES}
         dark = {**_DARK_PAGE, **_DARK}
         heads = "".join(

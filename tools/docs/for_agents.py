@@ -1,4 +1,4 @@
-"""The site for programs that read Markdown: a copy of every page, and ``llms.txt``, which lists the pages."""
+"""Write the site for programs that read Markdown: a copy of every page, and ``llms.txt``, which lists the pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIRECTIVE = re.compile(r"^::: (?P<name>[\w.]+)\n(?P<options>(?:(?: {4}.*)?\n)*)
 
 
 def write_markdown(site: Path, skill: Path) -> None:
-    """Write every page as Markdown beside its HTML, the skill for agents, ``llms.txt`` and ``llms-full.txt``."""
+    """Write every page as Markdown next to its HTML, the skill for agents, ``llms.txt`` and ``llms-full.txt``."""
     whole = []
     for above, title, path in navigation():
         text = reference_as_markdown(page_text(path))
@@ -33,7 +33,7 @@ def write_markdown(site: Path, skill: Path) -> None:
 
 
 def index_of_pages() -> str:
-    """The text of ``llms.txt``: the pages by part of the site, each with its first sentence.
+    """Return the text of ``llms.txt``: the pages of each part of the site, each with its first sentence.
 
     >>> index_of_pages().splitlines()[0]
     '# phasegraph'
@@ -55,9 +55,9 @@ def index_of_pages() -> str:
 
 
 def title_of(markdown: str) -> str:
-    """The first heading.
+    r"""Return the first heading.
 
-    >>> title_of("# Filters\\n\\nYou want …")
+    >>> title_of("# Filters\n\nYou want …")
     'Filters'
     """
     return markdown.partition("\n")[0].removeprefix("# ")
@@ -70,9 +70,9 @@ SHORT = 40
 
 
 def first_sentence(markdown: str) -> str:
-    """The first sentence of the first paragraph, without links and emphasis.
+    r"""Return the first sentence of the first paragraph, without links and emphasis.
 
-    >>> first_sentence("# Filters\\n\\nYou want answers from [some passages](a.md) only. More.")
+    >>> first_sentence("# Filters\n\nYou want answers from [some passages](a.md) only. More.")
     'You want answers from some passages only.'
     """
     text = re.sub(r"<!--.*?-->", "", markdown.partition("\n")[2], flags=re.DOTALL)
@@ -92,7 +92,7 @@ def reference_as_markdown(markdown: str) -> str:
 
 
 def _described(name: str, options: str) -> str:
-    """A name of the reference as Markdown."""
+    """Return the Markdown of a name in the reference."""
     thing = _loaded()[name]
     asked = yaml.safe_load(options) or {}
     members = asked.get("options", {}).get("members")
@@ -115,7 +115,7 @@ def _lines(name: str, thing: Any, members: Iterable[str] | None, level: int) -> 
 
 
 def _signature(parameters: Iterable[Any]) -> str:
-    """Parameters as Python writes them, without ``self``."""
+    """Return the parameters as Python code, without ``self``."""
     written, starred = [], False
     for one in parameters:
         if one.name in ("self", "cls"):
@@ -133,7 +133,7 @@ def _signature(parameters: Iterable[Any]) -> str:
 
 @cache
 def _loaded() -> Any:
-    """The code, read without importing it."""
+    """Return the code's objects, which are read without importing the code."""
     import griffe
 
     handler = next(one["mkdocstrings"] for one in yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["plugins"]

@@ -1,4 +1,4 @@
-"""The picture of the inspector in the guide: the page that ``phasegraph demo`` opens, in Debian's Chromium.
+"""Make the guide's picture of the inspector: the page that ``phasegraph demo`` opens, in Debian's Chromium.
 
 Run: python tools/docs/inspector.py [PICTURE]
 """

@@ -1,4 +1,4 @@
-"""Draw the pictures of the README and of docs/understand/how-it-works.md: two diagrams, three of bundled data.
+"""Draw the pictures of the README and of docs/understand/how-it-works.md: two diagrams, and three pictures of data.
 
 Run: python tools/docs/pictures.py [answer] [call] [walk] [data]    (docs/pictures/*.svg; all: a minute)
 """
@@ -32,7 +32,7 @@ BINS = 60
 
 
 def call() -> Drawing:
-    """What happens in a call, from the question to the answer."""
+    """Draw the steps of a call, from the question to the answer."""
     drawing = Drawing(
         "The sources answer, their scores are calibrated, weighed and added; passages are accepted and chosen", 545
     )
@@ -62,7 +62,7 @@ def call() -> Drawing:
 
 
 def walk() -> Drawing:
-    """Passages, the names between them, and where a walk from the question goes."""
+    """Draw passages, the names between them, and the way of a walk from a question."""
     drawing = Drawing(
         "A walk from a name in the question to a passage, to the name in it, and to the passage about that name", 500
     )
@@ -95,7 +95,7 @@ def walk() -> Drawing:
 def calibration(
     before: Mapping[str, FloatArray], after: Mapping[str, FloatArray], gold: Mapping[str, BoolArray]
 ) -> Drawing:
-    """Histograms of the scores of each source in its own unit, and of the calibrated values on one axis."""
+    """Draw histograms of each source's scores in its own unit, and of the calibrated values on one axis."""
     drawing = Drawing(
         "Scores of three sources before and after calibration; colour: gold passages, grey: other passages", 640
     )
@@ -137,7 +137,7 @@ def calibration(
 
 
 def contributions(result: Result, titles: Mapping[str, str]) -> Drawing:
-    """What each source added to each passage of an answer."""
+    """Draw the contribution of each source to each passage of an answer."""
     rows = len(result)
     drawing = Drawing("The contribution of each source to each of ten passages", 96 + 34 * rows)
     left, right = 190, WIDTH - 20
@@ -165,7 +165,7 @@ QUERY = "2hop__205146_62031"
 
 
 def answer() -> Drawing:
-    """The first passages of an answer, with the ranks and contributions of the sources, and the path of the walk."""
+    """Draw the first passages of an answer, with the ranks and contributions of the sources, and the walk's path."""
     with TemporaryDirectory() as scratch:
         file = Path(scratch) / "answer.json"
         if main_of_cli(["explain", str(demo.BUNDLED), QUERY, "--json", str(file)]):
@@ -211,7 +211,7 @@ def answer() -> Drawing:
 
 
 def of_data() -> dict[str, Drawing]:
-    """The pictures of the demonstration."""
+    """Return the pictures of the demonstration's data."""
     done = demo.run_demo(demo.BUNDLED)
     gold = gold_hits(done.rankings, done.dataset.judgements)
     titles = {passage.id: passage.title for passage in done.dataset.passages}
@@ -224,7 +224,7 @@ def of_data() -> dict[str, Drawing]:
 
 
 def main() -> None:
-    """Draw all, or those that are named."""
+    """Draw all pictures, or the named pictures."""
     named = sys.argv[1:] or ["answer", "call", "walk", "data"]
     drawn = {name: make() for name, make in {"answer": answer, "call": call, "walk": walk}.items() if name in named}
     if "data" in named:

@@ -1,6 +1,6 @@
-"""The pages of the site: those of ``docs``, and files elsewhere in the repository that GitHub and PyPI show as well.
+"""The pages of the site: the files in ``docs``, and further files of the repository that GitHub and PyPI also show.
 
-A site generator reads the assembled folder and needs no plugin of ours, so that the generator can be changed.
+The site generator reads the assembled folder and needs no plugin of this project, so it can be replaced.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ SEARCH = {
 
 
 def page_paths() -> list[str]:
-    """Path of every page on the site, relative to the site's root."""
+    """Return the path of every page, relative to the root of the site."""
     inside = (path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
     return sorted({*OUTSIDE, *(path for path in inside if not path.startswith(LEFT_OUT))})
 
 
 def page_text(path: str) -> str:
-    """The Markdown of a page, with links that lead within the site.
+    """Return the Markdown of a page; links to other pages lead to their place on the site.
 
     >>> page_text("index.md").splitlines()[0]
     '# phasegraph'
@@ -55,7 +55,7 @@ def page_text(path: str) -> str:
 
 
 def with_links_inside(markdown: str, path: str) -> str:
-    """Lead absolute links to a file of the repository to its page on the site, if the site has the page.
+    """Replace absolute links to files of the repository by links to their pages, if the site has these pages.
 
     >>> with_links_inside(f"[Stores]({HOME}docs/guide/stores.md#notes)", "packages/langchain.md")
     '[Stores](../guide/stores.md#notes)'
@@ -75,7 +75,7 @@ def with_links_inside(markdown: str, path: str) -> str:
 
 
 def search_weight(path: str) -> float:
-    """How much a page counts in the search of the site.
+    """Return the weight of a page in the search of the site.
 
     >>> search_weight("guide/filters.md"), search_weight("reference/core.md")
     (8.0, 1.0)
@@ -84,7 +84,7 @@ def search_weight(path: str) -> float:
 
 
 def assemble(to: Path) -> None:
-    """Write every page, with its weight in the search, and every picture into an empty folder."""
+    """Write every page with its weight in the search, and every picture, into an empty folder."""
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(DOCS, to, ignore=_left_out)
     for path in page_paths():
@@ -100,7 +100,7 @@ def _left_out(folder: str, names: list[str]) -> list[str]:
 
 
 def navigation() -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Every page of the site's menu in order: the headings above it, its title, its path."""
+    """Yield every page of the site's menu in order: the headings above the page, its title, and its path."""
     yield from _entries(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["nav"], ())
 
 

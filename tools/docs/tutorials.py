@@ -1,6 +1,6 @@
-"""The notebooks of the tutorials, and the outputs on their pages. A page of docs/learn is the only source of both.
+"""Write the notebooks of the tutorials, and the outputs on their pages; a page in docs/learn is the source of both.
 
-Run: python tools/docs/tutorials.py    (lays the programs of the pages out, writes examples/tutorials/*.ipynb and the
+Run: python tools/docs/tutorials.py    (formats the programs on the pages, writes examples/tutorials/*.ipynb and the
 outputs below the programs; needs the environment of `make lint`)
 """
 
@@ -28,13 +28,13 @@ _INSTALL = re.compile(r"^(?: {4}.+\n)+", re.MULTILINE)
 
 
 def tutorials() -> dict[Path, Path]:
-    """The page and the notebook of each tutorial."""
+    """Return the page and the notebook of each tutorial."""
     pages = sorted(page for page in LEARN.glob("*.md") if page.name != "index.md")
     return {page: FOLDER / f"{page.stem.replace('-', '_')}.ipynb" for page in pages}
 
 
 def notebook_of(page: Path) -> Any:
-    """A page as a notebook without outputs: the first cell installs, then prose and programs alternate."""
+    """Convert a page to a notebook without outputs: the first cell installs; then text and programs alternate."""
     import nbformat
 
     made = nbformat.v4
@@ -57,7 +57,7 @@ def notebook_of(page: Path) -> Any:
 
 
 def _as_magic(lines: str) -> str:
-    """Commands of a shell as a notebook runs them."""
+    """Convert shell commands to the form that a notebook runs."""
     kinds = {"pip ": "%pip -q ", "git ": "!git ", "cd ": "%cd -q "}
     written = ["# Installs the packages and fetches the sample files: run it once."]
     for line in lines.split("\n"):
@@ -69,7 +69,7 @@ def _as_magic(lines: str) -> str:
 
 
 def _prose(text: str, page: Path) -> Iterator[Any]:
-    """The prose between two programs as a cell, with links that lead to the repository."""
+    """Yield a cell with the text between two programs; its links lead to the repository."""
     import nbformat
 
     def led(link: re.Match[str]) -> str:
@@ -82,7 +82,7 @@ def _prose(text: str, page: Path) -> Iterator[Any]:
 
 
 def run(notebook: Any) -> Any:
-    """The notebook with the outputs of a run in a copy of the folder, which is left as it was."""
+    """Return the notebook with the outputs of a run in a copy of the folder; the folder itself does not change."""
     from nbclient import NotebookClient
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -101,7 +101,7 @@ def run(notebook: Any) -> Any:
 
 
 def _joined(outputs: list[Any]) -> list[Any]:
-    """One output for each stream: where a kernel cuts is chance."""
+    """Join the outputs of each stream to a single output, because a kernel splits its output at random places."""
     kept: list[Any] = []
     for output in outputs:
         if kept and output["output_type"] == kept[-1]["output_type"] == "stream" and output["name"] == kept[-1]["name"]:
@@ -112,18 +112,18 @@ def _joined(outputs: list[Any]) -> list[Any]:
 
 
 def printed(notebook: Any) -> list[str]:
-    """What each program printed, in order, the first cell apart."""
+    """Return the output of each program in order, without the first cell."""
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and cell["source"]]
     return ["".join("".join(one.get("text", "")) for one in cell["outputs"]) for cell in cells[1:]]
 
 
 def outputs_on(page: Path) -> list[str]:
-    """What the page says that each program prints."""
+    """Return the output of each program as it is on the page."""
     return [program["output"] or "" for program in _PROGRAM.finditer(page.read_text(encoding="utf-8"))]
 
 
 def with_outputs(page: Path, outputs: list[str]) -> str:
-    """The text of a page with these outputs below its programs."""
+    """Return the text of a page with the given outputs below its programs."""
     remaining = iter(outputs)
 
     def block(program: re.Match[str]) -> str:
@@ -135,7 +135,7 @@ def with_outputs(page: Path, outputs: list[str]) -> str:
 
 
 def laid_out(page: Path) -> str:
-    """The text of a page with its programs as ruff lays them out."""
+    """Return the text of a page with its programs formatted by ruff."""
 
     def ruff(code: str, *command: str) -> str:
         name = ("--stdin-filename", str(FOLDER / "program.py"), "-")

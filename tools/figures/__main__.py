@@ -1,7 +1,8 @@
-"""Make every quoted figure anew, or check that none is older than the code: ``python tools/figures [--check]``.
+"""Measure all quoted figures again, or check that no figure is older than the code: ``python tools/figures [--check]``.
 
-Each command's result is kept in ``docs/figures/NAME.json``; the blocks of the pages are written from it. The ledger,
-``docs/figures/ledger.json``, says of each figure when it was run, how long that took, and the digests of then.
+The result of each command is stored in ``docs/figures/NAME.json``; the blocks of the pages are written from it. The
+ledger, ``docs/figures/ledger.json``, records for each figure when it was measured, how long this took, and the digests
+at that time.
 """
 
 import sys

@@ -1,8 +1,9 @@
-"""What a figure depends on, as digests: the definitions that its command reaches, the data, and the text that it made.
+"""Digests of everything that a figure depends on: the definitions that its command reaches, the data, and the text.
 
-The digest of the code survives moves between files, imports, comments, docstrings, layout and the wording of errors: it
-is made of the top-level definitions that can be reached by name from where the command starts, in whatever file.
-A module that is found by a name made at run time (``import_module(f"...")``) is not reached; list it among the starts.
+The digest of the code does not change if code moves to another file, or if imports, comments, docstrings, layout or
+texts of errors change. It is computed from the top-level definitions that can be reached by name from the start of the
+command, in any file. A module whose name is computed at run time (``import_module(f"...")``) is not reached; list such
+a module among the starts.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ LENGTH = 12
 
 
 def short(data: bytes) -> str:
-    """The first digits of the SHA-256."""
+    """Return the first digits of the SHA-256."""
     return hashlib.sha256(data).hexdigest()[:LENGTH]
 
 
 def digest_of_text(text: str) -> str:
-    """The digest of a block, a page or a result; white space at the ends does not count."""
+    """Return the digest of a block, a page or a result; white space at both ends is ignored."""
     return short(text.strip().encode("utf-8"))
 
 
 def digest_of_data(folders: Iterable[Path]) -> str | None:
-    """The digest of every file of the folders, or None where one of them is not there."""
+    """Return the digest of every file in the folders, or None if a folder does not exist."""
     digest = hashlib.sha256()
     for folder in folders:
         if not folder.is_dir():
@@ -50,16 +51,16 @@ _UNSEEN = frozenset({"ctx", "kind", "type_comment", "type_params"})
 
 
 class Statement:
-    """A top-level statement: its text without what changes no figure, and the names it uses; read when first asked.
+    """A top-level statement: its text without the parts that change no figure, and the names that it uses.
 
-    That is without imports, docstrings, comments, layout, types of arguments and results, and the texts of errors. The
-    text is the syntax tree in words, as ``ast.unparse`` differs between versions of Python.
+    The text leaves out imports, docstrings, comments, layout, type annotations and texts of errors. It is the syntax
+    tree in words, because the output of ``ast.unparse`` differs between versions of Python. It is computed on first
+    use.
 
     Parameters
     ----------
-    node : ast.stmt
-    binds : tuple of str
-        The names that it gives a value.
+    node : ast.stmt binds : tuple of str
+        The names to which the statement assigns a value.
     """
 
     def __init__(self, node: ast.stmt, binds: tuple[str, ...] = ()) -> None:
@@ -75,7 +76,7 @@ class Statement:
         return " ".join(words)
 
     def _read(self, node: ast.AST, words: list[str]) -> None:
-        """Add a part of the tree to the words, and its names to those of the statement."""
+        """Add a part of the tree to `words`, and the names in it to the names of the statement."""
         if isinstance(node, ast.Import | ast.ImportFrom):
             self.imports |= _imported(node)
             return
@@ -104,7 +105,7 @@ class Statement:
         words.append(")")
 
     def _read_all(self, name: str, values: list[Any], words: list[str]) -> None:
-        """Add a list of the tree; of a body neither texts that stand alone nor ``pass``."""
+        """Add a list of the tree to `words`; in a body, skip strings that are statements, and ``pass``."""
         words.append(f"{name}[")
         for one in values:
             if not isinstance(one, ast.AST):
@@ -115,7 +116,7 @@ class Statement:
 
 
 class Module:
-    """The top-level statements of a file by the names they bind, and what its names mean that come from elsewhere."""
+    """The top-level statements of a file by the names that they bind, and the origins of its imported names."""
 
     def __init__(self, text: str) -> None:
         self.binds: dict[str, list[Statement]] = {}
@@ -136,7 +137,7 @@ class Module:
 
     @property
     def loose(self) -> list[Statement]:
-        """Statements that bind no name, and run with the module."""
+        """Return the statements that bind no name; they run when the module is imported."""
         return [one for one in self.all if not one.binds and one.text != _TYPES_ALONE]
 
 
@@ -144,7 +145,7 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str | None]]:
-    """What the names of an import mean: a module and a name of it, or a module alone."""
+    """Return the meaning of each imported name: a module and a name in it, or a module alone."""
     if isinstance(node, ast.ImportFrom):
         return {one.asname or one.name: (node.module, one.name) for one in node.names} if node.module else {}
     packages = {one: one.name.partition(".")[0] for one in node.names}
@@ -160,7 +161,7 @@ def _is_text(statement: ast.AST) -> bool:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The names that a top-level statement binds; ``__all__`` is none."""
+    """Yield the names that a top-level statement binds, except ``__all__``."""
     if isinstance(statement, _DEFINITIONS):
         yield statement.name
         return
@@ -175,7 +176,7 @@ _TYPES_ALONE = Statement(ast.parse("if TYPE_CHECKING:\n    pass").body[0]).text
 
 
 class Code:
-    """The packages' modules by their dotted names, and scripts by their paths."""
+    """The modules of the packages by their dotted names, and scripts by their paths."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
@@ -193,7 +194,7 @@ class Code:
         return self._read[name]
 
     def _found(self, module: str, name: str) -> Iterator[tuple[str, str]]:
-        """Where a name that is imported from a module is defined."""
+        """Yield the places where a name that is imported from a module is defined."""
         if f"{module}.{name}" in self.files and name not in self.module(module).binds:
             yield from ((f"{module}.{name}", one) for one in self.module(f"{module}.{name}").binds)
         elif name in self.module(module).binds:
@@ -204,7 +205,7 @@ class Code:
                 yield from self._found(there, one) if one else ((there, each) for each in self.module(there).binds)
 
     def _meant(self, module: Module, statement: Statement, own: str, beside: Path | None) -> Iterator[tuple[str, str]]:
-        """The definitions that a statement names."""
+        """Yield the definitions that a statement refers to."""
         imports = {**module.imports, **statement.imports}
         for name in statement.names:
             if name in module.binds:
@@ -225,14 +226,14 @@ class Code:
                 yield from self._found(alias, attribute)
 
     def reached(self, starts: Iterable[str], *, text: str = "") -> dict[str, tuple[str, ...]]:
-        """The definitions that can be reached: the names that each binds, by its text.
+        """Return the definitions that can be reached: the names that each definition binds, by its text.
 
         Parameters
         ----------
         starts : iterable of str
-            Files relative to the root, all of which counts, or ``file:name`` for one definition of it.
+            Files relative to the root, which count as a whole, or ``file:name`` for a single definition of the file.
         text : str
-            Further Python, such as the cells of a notebook.
+            Further Python code, such as the cells of a notebook.
         """
         for_text = [] if not text else [("text", Module(text), None)]
         todo: list[tuple[str, str]] = []
@@ -273,7 +274,7 @@ class Code:
         return out
 
     def digest(self, starts: Iterable[str], *, text: str = "") -> str:
-        """The digest of what can be reached."""
+        """Return the digest of all definitions that can be reached."""
         return digest_of_text("\n".join(sorted(self.reached(starts, text=text))))
 
 
@@ -281,7 +282,7 @@ TIMES = frozenset({"ms_per_query", "seconds", "milliseconds"})
 
 
 def steady(value: Any) -> Any:
-    """A result without times, its numbers to ten digits, None for no number: equal for equal runs.
+    """Return a result in a form that is equal for equal runs: no times, numbers with ten digits, and None for NaN.
 
     >>> steady({"Recall@5": 61.000000000004, "ms_per_query": 3.2})
     {'Recall@5': 61.0}
@@ -296,5 +297,5 @@ def steady(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """A result as the repository keeps it."""
+    """Return a result in the form in which the repository stores it."""
     return json.dumps(steady(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

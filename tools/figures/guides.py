@@ -1,4 +1,4 @@
-"""From a result to the text that a page of the guide, or the start of the README, quotes."""
+"""Convert results to the texts that pages of the guide, or the start of the README, quote."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTENTS = {
 
 
 def ordinal(number: float) -> str:
-    """A place in words and digits.
+    """Return a rank as text.
 
     >>> [ordinal(place) for place in (1, 2, 3, 11, 16, 22)]
     ['1st', '2nd', '3rd', '11th', '16th', '22nd']
@@ -33,7 +33,7 @@ def ordinal(number: float) -> str:
 
 
 def example(found: Found) -> str:
-    """A question, the places of the judged passage that vectors rank lowest, and the path of the walk to it."""
+    """Return a question, the ranks of the judged passage that vectors rank lowest, and the path of the walk to it."""
     passages = found["passages"]
     titles = {one["id"]: one["title"] for one in passages}
     ranks = {one["id"]: {of["source"]: of["rank"] for of in one["sources"]} for one in passages}
@@ -54,7 +54,7 @@ def example(found: Found) -> str:
 
 
 def when(found: Found) -> str:
-    """What the default gives on ordinary documents, against the best way without a walk, chosen afterwards."""
+    """Compare the default on ordinary documents with the best method without a walk, chosen after the measurement."""
     without = ("vector", "bm25", "rrf-words", "relative-words")
     gaps = {}
     for name, one in found.items():
@@ -70,13 +70,13 @@ def when(found: Found) -> str:
 
 
 def of_protocol(found: Found) -> dict[str, Any]:
-    """The verdicts of a protocol, and what each system reaches in its first measure."""
+    """Return the verdicts of a protocol, and each system's value of the first measure."""
     rules = found["protocol"]
     return {"protocol": rules, "reached": {name: one[rules["measure"]] for name, one in found["systems"].items()}}
 
 
 def protocol(found: Found) -> str:
-    """HetDocQA's verdicts: against vectors by system, and how many hold against a fusion of three."""
+    """Return HetDocQA's verdicts against vectors by system, and how many systems differ from a fusion of three."""
     rules, reached = found["vector"]["protocol"], found["vector"]["reached"]
     rows = []
     for name in ORDER:
@@ -101,7 +101,7 @@ def protocol(found: Found) -> str:
 
 
 def _reliable(rules: Found) -> str:
-    """How many systems differ reliably from the baseline."""
+    """Return how many systems differ reliably from the baseline."""
     total = len(rules["systems"])
     count = sum(of["reliable"] for of in rules["systems"].values())
     if count == total:
@@ -123,7 +123,7 @@ ERRORS = {"plain": "confidence as it is", "platt": "fitted (Platt)", "isotonic":
 
 
 def confidence(found: Found) -> str:
-    """Who tells questions that have an answer from those that have none."""
+    """Return how well each system separates questions that have an answer from questions that have none."""
     systems = next(iter(found.values()))["un"]
     pairs = {
         name: {(at, of): row[name] for at, one in found.items() for of, row in one["off"].items()} for name in systems
@@ -145,14 +145,15 @@ def confidence(found: Found) -> str:
     return (
         table(["", f"off-topic, lowest / mean of {len(pairs['default'])} pairs", *found], rows)
         + "\n\nOn unanswerable questions, the smallest gain of the default over the best single source is on "
-        f"{worst}: there, the default is {standing(gaps[worst])} this source. Each set has two gains, with and without "
-        "the figures in brackets, and its smaller gain counts. On off-topic questions, the lowest value of the default "
-        f"is {pairs['default'][lowest]:.1f}, for questions of {lowest[1]} over the corpus of {lowest[0]}."
+        f"{worst}: there, the default is {standing(gaps[worst])} this source. The gain on a set is the smaller of two "
+        "gains: the gain in the figures before the brackets, and the gain in the figures in brackets. On off-topic "
+        f"questions, the lowest value of the default is {pairs['default'][lowest]:.1f}, for questions of {lowest[1]} "
+        f"over the corpus of {lowest[0]}."
     )
 
 
 def probabilities(found: Found) -> str:
-    """How far the confidence, as it is and fitted, is a probability."""
+    """Return how well the confidence, plain and fitted, agrees with the observed frequencies."""
     columns = list(found)
     rows = [
         [said, *("{:.3f} / {:.3f}".format(*one["errors"][name]) for one in found.values())]
@@ -176,7 +177,7 @@ STAGES: Mapping[str, tuple[str, str]] = {
 
 
 def effects(found: Found) -> str:
-    """What stages add to the F1 of the published system, on HetDocQA's test split."""
+    """Return the effect of stages on the F1 of the published system, on HetDocQA's test split."""
     rows = []
     for removed, (stage, other) in STAGES.items():
         of = found["ablation"][removed]

@@ -1,4 +1,4 @@
-"""Making figures and checking them: commands are run, their results kept, pages written from these, runs noted."""
+"""Measure and check figures: run their commands, store the results, write the pages, and record the runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TYPED = ("learn", "guide", "understand", "reference")
 
 
 class FailedError(Exception):
-    """A figure could not be made; the others can."""
+    """A figure could not be measured; other figures are not affected."""
 
 
 FAILURES = (FailedError, OSError, LookupError, RuntimeError, TypeError, ValueError)
@@ -55,7 +55,7 @@ class Figures:
     root : Path
         The repository.
     data : Path
-        The folder of the data sets that do not come with the repository.
+        The folder of the data sets that are not in the repository.
     figures : mapping of str to Figure
     """
 
@@ -70,18 +70,18 @@ class Figures:
         self._digests: dict[str, tuple[str, str | None]] = {}
 
     def _noted(self) -> dict[str, dict[str, Any]]:
-        """The ledger as it is now."""
+        """Return the present ledger."""
         file = self.kept / "ledger.json"
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
     # What a figure depends on.
 
     def folders(self, figure: Figure) -> list[Path]:
-        """The folders that a figure reads."""
+        """Return the folders that a figure reads."""
         return [(self.root if name.startswith("data/") else self.data) / name for name in figure.data]
 
     def digests(self, name: str) -> tuple[str, str | None]:
-        """The digests of a figure's code and of its data; the second is None where the data is not there."""
+        """Return the digests of a figure's code and of its data; the second is None if the data does not exist here."""
         if name not in self._digests:
             figure = self.figures[name]
             notebooks = [start for start in figure.starts if start.endswith(".ipynb")]
@@ -92,12 +92,12 @@ class Figures:
         return self._digests[name]
 
     def stale(self, name: str) -> list[str]:
-        """What changed since a figure was run, of its code and its data; empty for a figure that is as old as both."""
+        """Return the parts of a figure (code, data) that have changed since it was measured; empty if none has."""
         note, now = self.ledger[name], self.digests(name)
         return [what for what, digest in zip(PARTS, now, strict=True) if digest not in (None, note[what])]
 
     def named(self, only: Sequence[str]) -> list[str]:
-        """The figures of these names, those that are stale first; names of blocks and of pages will do."""
+        """Return the figures with these names, stale figures first; names of blocks and pages are also accepted."""
         found = []
         for wanted in only or self.figures:
             of = [
@@ -114,9 +114,9 @@ class Figures:
     # Making them.
 
     def run(self, name: str, out: Path | None = None) -> Any:
-        """The result of a figure's commands: of one its own, of several by label; None if it writes pages alone.
+        """Run a figure's commands; return the result of one command, or the results of several commands by label.
 
-        Pages go to `out`, by default to their place.
+        Return None if the figure only writes pages. Pages are written to `out`, or by default to their usual place.
         """
         figure, found = self.figures[name], dict[str, Any]()
         for label, command in figure.commands.items():
@@ -132,7 +132,7 @@ class Figures:
         return found.get("", found or None)
 
     def make(self, name: str) -> None:
-        """Run a figure's commands, keep their result, write what quotes it, and note the run."""
+        """Run a figure's commands, store their result, write the texts that quote it, and record the run."""
         figure = self.figures[name]
         code, data = self.digests(name)
         if data is None:
@@ -160,7 +160,7 @@ class Figures:
             self.write(name)
 
     def result(self, name: str) -> Any:
-        """What is kept of a figure's last run; None where that was nothing but pages."""
+        """Return the stored result of a figure's last run; None if the run only wrote pages."""
         path, keys = self.figures[name].results or (f"docs/figures/{name}.json", None)
         file = self.root / path
         kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
@@ -172,9 +172,9 @@ class Figures:
         (self.kept / "ledger.json").write_text(text, encoding="utf-8")
 
     def write(self, name: str) -> None:
-        """Write what quotes a figure, from its kept result, with the digests of its last run.
+        """Write the texts that quote a figure, from its stored result, with the digests of its last run.
 
-        A page of several figures has the stamp of the first of them, in whatever order they are made.
+        A page with several figures has the stamp of the first figure, in whatever order the figures are measured.
         """
         if name not in self.ledger:
             raise FailedError(f"{name} was never run; {again(name)}")
@@ -192,18 +192,18 @@ class Figures:
             path.write_text(pages.with_block(path.read_text(encoding="utf-8"), made), encoding="utf-8")
 
     def text(self, name: str, block: str, found: Any = None) -> str:
-        """What a block says: of the kept result, or of one that is handed over."""
+        """Return the text of a block, from the stored result or from `found`."""
         if found is None:
             found = self.result(name)
         return "\n\n".join(filter(None, [self.figures[name].blocks[block][1](found), self.dated(name)]))
 
     def dated(self, name: str) -> str:
-        """The line of a figure that was not measured with the present code, and says so."""
+        """Return the line which says that a figure was not measured with the present code."""
         note = self.ledger[name]
         return pages.DATED.format(ran=note["ran"], again=again(name)) if "dated" in note else ""
 
     def date(self, name: str) -> None:
-        """Have the pages of a figure say that they are stale, if they are: with this code and this data, no other."""
+        """Mark the pages of a stale figure as stale, for the present code and data only."""
         if name not in self.ledger:
             raise FailedError(f"{name} cannot be dated: it was never run; {again(name)}")
         note, (code, data) = self.ledger[name], self.digests(name)
@@ -216,7 +216,7 @@ class Figures:
     # Checking them.
 
     def problems(self, *, run: bool = True) -> list[str]:
-        """What is wrong with the pages, a sentence each; `run`: the quick commands are run again."""
+        """Return a sentence for each problem of the pages; with `run`, the quick commands are run again."""
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
             out = Path(folder)
             quick = [name for name, one in self.figures.items() if run and one.quick and name in self.ledger]
@@ -230,7 +230,7 @@ class Figures:
         return [*of_figures, *(line for lines in of_pages for line in lines)]
 
     def _problems_of(self, name: str) -> list[str]:
-        """What is wrong with what quotes a figure, by the result that is kept and the digests of now."""
+        """Return the problems of the texts that quote a figure, by its stored result and the present digests."""
         if name not in self.ledger:
             return [f"{name} was never run; {again(name)}"]
         figure, note = self.figures[name], self.ledger[name]
@@ -257,7 +257,7 @@ class Figures:
         return out
 
     def _of(self, page: str, block: pages.Block, name: str) -> list[str]:
-        """What is wrong with one block or page, whatever it says."""
+        """Return the problem of one block or page: it was edited by hand, is from another run, or is stale."""
         note = self.ledger[name]
         if block.edited or block.text != note["pages"].get(page, block.text):
             return [f"{page}: {block.name} was edited by hand; {again(block.name)} writes it"]
@@ -273,7 +273,7 @@ class Figures:
         return []
 
     def _otherwise(self, name: str, job: Future[Any], out: Path) -> list[str]:
-        """Where a quick command says something else now than what its pages quote."""
+        """Return a sentence for each page that quotes something else than the quick command's present result."""
         try:
             found = job.result()
         except FailedError as error:
@@ -297,7 +297,7 @@ class Figures:
         ]
 
     def _results(self) -> list[str]:
-        """Results in a common file that no figure makes."""
+        """Return the results in a common file that no figure makes."""
         known: dict[str, set[str]] = {}
         for one in self.figures.values():
             if one.results is not None:
@@ -309,7 +309,7 @@ class Figures:
         ]
 
     def _strange(self) -> list[str]:
-        """Blocks that no figure writes."""
+        """Return the blocks that no figure writes."""
         known = {block for one in self.figures.values() for block in one.blocks} | set(self.figures)
         files = [*self.root.glob("*.md"), *self.root.glob("integrations/*/README.md"), *self.root.glob("docs/**/*.md")]
         return [
@@ -320,7 +320,10 @@ class Figures:
         ]
 
     def _unmade(self) -> list[str]:
-        """Pages of figures that no command makes and that do not say when; an index page links to figures only."""
+        """Return the pages of docs/research and docs/reproduction that no figure makes, without a block and a record.
+
+        An index page is never returned.
+        """
         written = {page for one in self.figures.values() for page in one.writes}
         out = []
         for file in sorted(
@@ -340,7 +343,7 @@ class Figures:
         return out
 
     def _typed(self) -> list[str]:
-        """Figures of the present that were typed by hand."""
+        """Return the present figures that were typed by hand."""
         files = [self.root / "README.md", self.root / "docs/research/results.md"]
         files += self.root.glob("integrations/*/README.md")
         files += (page for room in TYPED for page in self.root.glob(f"docs/{room}/*.md"))
@@ -352,7 +355,10 @@ class Figures:
         ]
 
     def _records(self) -> list[str]:
-        """Records of commits that are not in the history, or of another day; none without the whole history."""
+        """Return the records whose commit is not in the history or has another date.
+
+        The list is empty if this clone does not have the complete history.
+        """
         if self._git("rev-parse", "--is-shallow-repository") != "false":
             return []
         out = []
@@ -366,12 +372,12 @@ class Figures:
         return out
 
     def _git(self, *arguments: str) -> str | None:
-        """What git says, or None where it fails."""
+        """Return the output of git, or None if git fails."""
         done = subprocess.run(["git", *arguments], cwd=self.root, check=False, capture_output=True, text=True)
         return None if done.returncode else done.stdout.strip()
 
     def runs(self) -> list[str]:
-        """A line for each figure: when it was run, how long that took, and the digest of then."""
+        """Return a line per figure: when it was measured, how long this took, and its digest at that time."""
         lines = []
         for name in self.figures:
             note = self.ledger.get(name)
@@ -387,18 +393,18 @@ class Figures:
 
 
 def shown(command: Sequence[str]) -> str:
-    """A command as a person types it."""
+    """Return a command as a person types it."""
     words = [part.format(json="FILE", data="DATA", out=OUT) for part in command]
     return shlex.join(words if words[0] == "phasegraph" else ["python", *words])
 
 
 def again(name: str) -> str:
-    """What writes a figure or a block anew."""
+    """Return the command that writes a figure or a block again."""
     return f"make figures ONLY={name}"
 
 
 def make_all(figures: Figures, names: Sequence[str], jobs: int = 1) -> list[str]:
-    """Make figures, `jobs` at a time, whatever becomes of the others; what is wrong, and last what is left to make."""
+    """Measure figures, `jobs` at a time, even if some fail; return the problems, and then the figures that remain."""
     started, wrong, left = [], [], list(names)
 
     def make(name: str) -> None:
@@ -431,7 +437,7 @@ def make_all(figures: Figures, names: Sequence[str], jobs: int = 1) -> list[str]
 
 
 def main(arguments: Sequence[str] | None = None, figures: Figures | None = None, about: str = "") -> int:
-    """Make or check the figures; 0 for done, 1 where something is wrong, each on a line of standard error."""
+    """Measure or check the figures; return 0 for success, or 1 with a line on standard error for each problem."""
     parser = argparse.ArgumentParser(prog="tools/figures", description=about.partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="figures, blocks or pages; default: all")
     parser.add_argument("--data", type=Path, default=NOWHERE, help="folder of the data sets that are not shipped")

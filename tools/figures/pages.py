@@ -1,7 +1,7 @@
-"""Blocks of pages between two marks, each with its command and the digests of what it was made of.
+"""Blocks of pages between two marks; a mark names the block's command and the digests of its sources.
 
-A mark is an HTML comment, which no page shows; a new block begins as ``<!-- figures NAME -->``. A whole page that a
-command writes has one block: all that follows its title. A notebook has its stamp in its metadata.
+A mark is an HTML comment, which no page displays; a new block begins with ``<!-- figures NAME -->``. A page that a
+command writes as a whole has a single block: everything below its title. A notebook has this stamp in its metadata.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIGURE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What stands between two marks: the figure's name, what makes it anew, the digests of then, and the text."""
+    """The content between two marks: the figure's name, its command, the digests of its sources, and the text."""
 
     name: str
     command: str
@@ -51,7 +51,7 @@ class Block:
 
     @property
     def edited(self) -> bool:
-        """Whether the text is another than the one that was written."""
+        """Return True if the text differs from the text that was written."""
         return digest_of_text(self.body) != self.text
 
     def __str__(self) -> str:
@@ -62,34 +62,34 @@ class Block:
 
 
 def made(name: str, command: str, code: str, data: str, body: str) -> Block:
-    """A block of a text just made."""
+    """Create a block from a text that was just made."""
     body = f"\n{body.strip()}\n\n"
     return Block(name, command, code, data, digest_of_text(body), body)
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """The blocks of a page, in order."""
+    """Yield the blocks of a page, in order."""
     for mark in _MARK.finditer(text):
         yield Block(**mark.groupdict(default=""))
 
 
 def with_block(text: str, block: Block) -> str:
-    """A page with a block in place of the one of its name; KeyError where it has none."""
+    """Replace the block of the same name in a page; raise KeyError if the page has no such block."""
     if block.name not in {one.name for one in blocks(text)}:
         raise KeyError(block.name)
     return _MARK.sub(lambda mark: str(block) if mark["name"] == block.name else mark[0], text)
 
 
 def without_marks(text: str) -> str:
-    """A page as its reader sees it."""
+    """Return a page without the marks, as a reader sees it."""
     return _MARK.sub(lambda mark: mark["body"].strip() + "\n", text)
 
 
 def typed(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of a page that hold a figure which no command makes: their numbers from 1, and what was found.
+    """Yield the number (from 1) of each line of a page with a figure that no command makes, and the figure.
 
-    That is a figure outside code and blocks, not below the line of a record within its section, and not quoted with
-    its source (arXiv) on the same line.
+    Ignored are figures in code and blocks, figures below the line of a record in the same section, and figures that are
+    quoted with their source (arXiv) on the same line.
     """
     bare_text = text
     for hidden in (_MARK, _CODE):
@@ -105,7 +105,7 @@ def typed(text: str) -> Iterator[tuple[int, str]]:
 
 
 def read_stamp(path: Path) -> Block | None:
-    """The stamp of a page or notebook that one command writes whole, or None."""
+    """Return the stamp of a page or notebook that one command writes as a whole; None if there is no stamp."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".ipynb":
         rest = _titled(text)[1]
@@ -117,12 +117,12 @@ def read_stamp(path: Path) -> Block | None:
 
 
 def bare(text: str) -> str:
-    """A whole page without its marks and its date, as its command writes it."""
+    """Return a whole page without its marks and its date, as its command writes it."""
     return _DATED.sub("\n", without_marks(text))
 
 
 def stamp(path: Path, name: str, command: str, code: str, data: str, dated: str = "") -> Block:
-    """Mark a page or notebook that its command has written whole; a notebook is dated in a last cell of its own."""
+    """Mark a page or notebook that its command wrote as a whole; a notebook's date is in an additional last cell."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".ipynb":
         title, rest = _titled(bare(text))
@@ -142,19 +142,19 @@ def stamp(path: Path, name: str, command: str, code: str, data: str, dated: str 
 
 
 def _titled(text: str) -> tuple[str, str]:
-    """The title of a page with the blank line below it, and the rest; without a title all is the rest."""
+    """Return the title of a page with the blank line below it, and the rest; without a title, the first is empty."""
     title, _, rest = text.partition("\n\n")
     return (f"{title}\n\n", rest) if title.startswith("# ") and "\n" not in title else ("", text)
 
 
 def _shown(notebook: dict[str, Any]) -> str:
-    """Everything that a notebook shows, and the code that shows it."""
+    """Return everything that a notebook displays, and the code that displays it."""
     cells = [[cell["source"], cell.get("outputs")] for cell in notebook["cells"]]
     return json.dumps(cells, ensure_ascii=False, sort_keys=True)
 
 
 def source_of(notebook: Path) -> str:
-    """The Python of a notebook's cells, without the lines that are the notebook's own (``%matplotlib``)."""
+    """Return the Python code of a notebook's cells, without lines that only notebooks understand (``%matplotlib``)."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     return "\n".join(line for line in text.splitlines() if not line.startswith("%"))

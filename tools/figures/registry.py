@@ -1,8 +1,8 @@
-"""What is quoted where, and by which command it is made: one entry for each command.
+"""The registry of quoted figures: for each command, the pages and blocks that quote its result.
 
-A new figure is a command that writes JSON, a function from that JSON to Markdown (``tables``), and an entry here; its
-page holds ``<!-- figures NAME -->`` and ``<!-- end of figures NAME -->``, between which the text is put. A command
-that writes whole pages or notebooks names them in `writes` and needs no function.
+To add a figure, write a command that writes JSON, a function from this JSON to Markdown (``tables``), and an entry
+here. The page contains ``<!-- figures NAME -->`` and ``<!-- end of figures NAME -->``; the text is put between these
+marks. A command that writes whole pages or notebooks names them in `writes`, and needs no function.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from tables import Found, Render
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One command, or several of one kind, and what quotes it.
+    """One command, or several commands of one kind, and the places that quote the result.
 
     Parameters
     ----------
     commands : mapping of str to tuple of str
-        Arguments by label: a script of the repository or ``phasegraph`` first. ``{json}`` stands for the file that
-        takes the result, ``{data}`` for the folder of the data sets, ``{out}`` for that of the pages it writes. The
-        result of several commands is an object by label, that of one is its own.
+        Arguments by label; the first argument is a script of the repository or ``phasegraph``. ``{json}`` stands for
+        the file of the result, ``{data}`` for the folder of the data sets, and ``{out}`` for the folder of the pages.
+        The result of several commands is an object with their labels; one command has its own result.
     starts : tuple of str
-        Where the code starts that decides the figures: files, or ``file:name``.
+        The places where the code that determines the figures starts: files, or ``file:name``.
     data : tuple of str
-        Folders it reads: ``data/...`` of the repository, else names in the folder of the data sets.
+        The folders that the commands read: ``data/...`` of the repository, or names in the folder of the data sets.
     blocks : mapping of str to (page, function)
-        The text of each block, made of the result.
+        For each block, its page and the function that makes its text from the result.
     writes : tuple of str
-        Pages and notebooks that the command writes whole.
+        Pages and notebooks that the command writes as a whole.
     keep : callable
-        What is kept of the result of a command.
+        A function that selects the stored part of a command's result.
     results : (file, keys), optional
-        The file of the repository in which the command keeps its result, and the keys that it may write there.
+        The file of the repository in which the command stores its result, and the keys that it may write there.
     quick : bool
-        Whether the check runs the command, where its data is there: it takes seconds.
+        Whether the check runs the command if its data exists; the command then takes only seconds.
     """
 
     commands: Mapping[str, tuple[str, ...]]
@@ -73,7 +73,10 @@ def _reproduced(
     blocks: Mapping[str, tuple[str, Render]] = MappingProxyType({}),
     quick: bool = False,
 ) -> Figure:
-    """Pages of tools/reproduce, made in one run; those that need no data have those of the repository."""
+    """Create a figure for pages of tools/reproduce that are made in one run.
+
+    Pages that need no data set use only the repository's data.
+    """
     return Figure(
         {"": ("tools/reproduce", "{data}" if data else "data", "--out", "{out}", "--only", *pages)},
         tuple(f"tools/reproduce/{one}" for one in starts),

@@ -1,4 +1,4 @@
-"""From a result to the text that a page quotes: tables, and the sentences that the figures choose."""
+"""Convert results to the texts that pages quote: tables, and sentences that depend on the figures."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ OF_README = ("vector", "bm25", "rrf-words", "relative-words", "default")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def brief(found: Found) -> dict[str, Any]:
-    """A table of systems without what no page quotes: tests of every measure, and times."""
+    """Return a table of systems without the parts that no page quotes: tests of every measure, and times."""
     systems = {
         name: {key: value for key, value in row.items() if not isinstance(value, Mapping) or key == "intervals"}
         for name, row in found["systems"].items()
@@ -48,23 +48,23 @@ def brief(found: Found) -> dict[str, Any]:
 
 
 def with_interval(row: Found, measure: str) -> str:
-    """A share with its interval."""
+    """Return a share with its interval, as text."""
     low, high = row["intervals"][measure]
     return f"{row[measure]:.1f} [{low:.0f}, {high:.0f}]"
 
 
 def share(value: float | None) -> str:
-    """A share in per cent; a dash where the measure leaves out every question."""
+    """Return a share in percent; a dash if the measure leaves out every question."""
     return "–" if value is None else f"{value:.1f}"
 
 
 def p_text(value: float | None) -> str:
-    """A p-value."""
+    """Return a p-value as text."""
     return "" if value is None else "<.001" if value < 0.001 else f"{value:.3f}"
 
 
 def readme(found: Found) -> str:
-    """One measure of both bundled collections, and the default against the best other row."""
+    """Return one measure of each of the two bundled data sets, and the default's difference to the best other row."""
     hops, manual = found["multi-hop"], found["manual"]
     rows = [
         [LABELS[name], with_interval(hops["systems"][name], "LastHop@10"), with_interval(of, "Recall@10")]
@@ -82,14 +82,14 @@ def readme(found: Found) -> str:
 
 
 def beside(systems: Found, measure: str) -> str:
-    """Where the default stands to the best other row of the README."""
+    """Return the difference of the default to the best other row of the README, as text."""
     best = max(OF_README[:-1], key=lambda name: systems[name][measure])
     gap = standing(systems["default"][measure] - systems[best][measure])
     return f"phasegraph is {gap} the best other row ({LABELS[best]})."
 
 
 def demo(found: Found) -> str:
-    """Every system of the demonstration."""
+    """Return the table of all systems of the demonstration."""
     rows = []
     for name, row in found["systems"].items():
         alone = name == "vector"
@@ -101,7 +101,7 @@ def demo(found: Found) -> str:
 
 
 def gains(found: Found) -> str:
-    """Where the gain of the default comes from, by LastHop@10."""
+    """Return the parts of the default's gain in LastHop@10."""
     systems = found["systems"]
     share = {name: row["LastHop@10"] for name, row in systems.items()}
     best = max((name for name in FRAMEWORKS if name in share), key=lambda name: share[name])
@@ -117,7 +117,7 @@ def gains(found: Found) -> str:
 
 
 def standing(difference: float) -> str:
-    """Where a difference in points puts one system against another.
+    """Return a difference in points as text.
 
     >>> standing(29.0), standing(-0.5), standing(0.01)
     ('29.0 points above', '0.5 points below', 'level with')
@@ -128,7 +128,7 @@ def standing(difference: float) -> str:
 
 
 def sets(found: Found) -> str:
-    """Recall of the systems on every set, the interval of the default, and LastHop where the last hop is known."""
+    """Return the recall of the systems on every set, the default's interval, and LastHop if the last hops are known."""
     columns = ["", *(f"{name}, {one['queries']}" for name, one in found.items())]
     names = [name for name in LABELS if all(name in one["systems"] for one in found.values())]
     rows = [
@@ -164,14 +164,14 @@ def _half(one: Found) -> str:
 
 
 def _strict(by: Found) -> str:
-    """The parts of musique by where their gold passages are from."""
+    """Return the figures of the parts of musique, which differ in the origin of their gold passages."""
     names = ("vector", "bm25", "graph", "default")
     rows = [[part, *(f"{of[name]['Recall@10']:.1f}" for name in names)] for part, of in by["means"].items()]
     return f"Recall@10 on musique by `{by['field']}`:\n\n" + table(["", *(LABELS[name] for name in names)], rows)
 
 
 def manual(found: Found) -> str:
-    """The simple ways and the default on one ordinary collection."""
+    """Return the figures of the simple methods and of the default on one ordinary data set."""
     found = found["manual"]
     systems = found["systems"]
     names = [name for name in LABELS if name in systems]
@@ -183,7 +183,7 @@ def manual(found: Found) -> str:
 
 
 def ordinary(found: Found) -> str:
-    """Recall of the simple ways and the default on every ordinary collection."""
+    """Return the recall of the simple methods and of the default on every ordinary data set."""
     names = [name for name in LABELS if all(name in one["systems"] for one in found.values())]
     rows = [[LABELS[name], *(_two(one, name) for one in found.values())] for name in names]
     pages = [
@@ -196,7 +196,7 @@ def ordinary(found: Found) -> str:
 
 
 def against_simple(found: Found) -> str:
-    """Where the default stands to plain vectors, and to the best of the ways without it, chosen afterwards."""
+    """Return the default's difference to plain vectors, and to the best other method, chosen after the measurement."""
     systems = found["systems"]
     ours = systems["default"]["Recall@5"]
     simple = {name: row["Recall@5"] for name, row in systems.items() if name not in ("graph", "default")}
@@ -208,7 +208,7 @@ def against_simple(found: Found) -> str:
 
 
 def rules(found: Found) -> str:
-    """Every fusion rule on every set, the best first."""
+    """Return the figures of every fusion rule on every set, the best rule first."""
     first = next(iter(found.values()))
     names = [name for name in first if name not in ("vector", "graph")]
     mean = {name: sum(of[name]["Recall@5"] for of in found.values()) / len(found) for name in names}
@@ -241,7 +241,7 @@ def rules(found: Found) -> str:
 
 
 def spread(found: Found) -> str:
-    """How far apart the fusion rules are, and where the sum of calibrated values stands to the best of the others."""
+    """Return the range of the fusion rules, and the difference of the sum of calibrated values to the best other."""
     rows, gaps = [], {}
     for collection, of in found.items():
         values = {name: row["Recall@5"] for name, row in of.items() if name not in ("vector", "graph", "linear")}
@@ -256,7 +256,7 @@ def spread(found: Found) -> str:
 
 
 def regret(found: Found) -> str:
-    """The default's worst regret and the worst harm of a wrong source on every set."""
+    """Return the default's worst regret, and the worst harm of a wrong source, on every set."""
     rows = []
     worst = {"two": [0.0, 0.0], "three": [0.0, 0.0]}
     for name, by_limit in found.items():

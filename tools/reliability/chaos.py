@@ -1,11 +1,12 @@
-"""Faults in the real retrievers: ``python tools/reliability/chaos.py [--queries 10000] [--json FILE]``.
+"""Inject faults into the real retrievers: ``python tools/reliability/chaos.py [--queries 10000] [--json FILE]``.
 
-Three sources, each struck in a fifth of the queries by a fault of 22 and more kinds, in LangChain's
-PhaseGraphRetriever and in LlamaIndex's CalibratedFusionRetriever, asked in three modes: one after another (sync), 16
-at once on one event loop (async), 8 at once in threads; two such runs at a time, each in a process. Every answer must
-equal, to the bit and with its passages, that of a retriever that was built without the sources that failed; what was
-lost is reported and nothing else; nothing is raised but AllSourcesFailed where every source failed, and SystemExit
-where a source asked for it. Where a source hangs, p99 is at most 50 ms beyond the deadline and the stalls of the call.
+A retriever has three sources. In a fifth of all pairs of source and query, the source has a fault of one of at least 22
+kinds. The retrievers are LangChain's PhaseGraphRetriever and LlamaIndex's CalibratedFusionRetriever, in three modes:
+one query after another (sync), 16 at once on one event loop (async), and 8 at once in threads. Two such runs take place
+at a time, each in a process. Every answer must equal, to the bit and with its passages, the answer of a retriever that
+was built without the failed sources. The answer must report the failed sources, and no others. A call may raise only
+AllSourcesFailed, if every source failed, and SystemExit, if a source raised it. For calls with a hanging source, p99
+may be at most 50 ms above the deadline plus the stalls of the call.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Outcome = tuple[str, float, float, Answered | BaseException]
 
 
 def oracle(fuser: Callable[..., Any]) -> dict[tuple[tuple[str, ...], int], Answered]:
-    """The answers of healthy retrievers, by the sources they were built with and by question."""
+    """Return the answers of retrievers without faults, by the sources with which they were built and by question."""
     spelled: dict[int, str] = {}
     for number in range(100 * QUESTIONS):
         spelled.setdefault(seed_of(question(number)), question(number))
@@ -88,7 +89,7 @@ MODES = {"sync": one_by_one, "async": on_one_loop, "threads": in_threads}
 
 
 class Tally:
-    """Counts what one mode of one framework gave."""
+    """The counts of one mode of one framework."""
 
     def __init__(
         self, expected: dict[tuple[tuple[str, ...], int], Answered], plan: FaultPlan, stalls: Stalls | None = None
@@ -168,7 +169,7 @@ class Tally:
 
 
 def _lost_in_time(found: Answered | BaseException) -> set[str] | None:
-    """The sources that are said to have been late; None where nothing is said."""
+    """Return the sources that the answer reports as late; None if the answer reports nothing."""
     if isinstance(found, AllSourcesFailed):
         return {name for name, cause in found.causes.items() if isinstance(cause, TimeoutError)}
     return set(found.late) if isinstance(found, Answered) and found.degraded is not None else None
@@ -181,13 +182,13 @@ WRONG = (
 
 
 def lateness(row: dict[str, Any]) -> list[str]:
-    """What is wrong with the time of calls in which a source hung."""
+    """Return the problems with the time of calls in which a source hung."""
     late = row["beyond_stalls_ms"].get("p99", 0.0)
     return [f"p99 is {late:g} ms beyond the deadline and the stalls"] if late > MOST_BEYOND_MS else []
 
 
 def run(framework: str, mode: str, count: int, seed: int) -> dict[str, Any]:
-    """The figures of one mode of one framework."""
+    """Run one mode of one framework, and return its figures."""
     fuser, plan = OURS[framework], FaultPlan(RATE, KINDS, seed)
     queries = [question(number) for number in range(count)]
     with quiet():

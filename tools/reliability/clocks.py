@@ -1,8 +1,9 @@
-"""A wall clock that is set back and forth by up to ten years: ``python tools/reliability/clocks.py``.
+"""Set the wall clock back and forth by up to ten years: ``python tools/reliability/clocks.py``.
 
-A C library (clocks.c, built by ``cc``) is preloaded, so that each look at the wall clock is off; and after each change
-of a folder its files get times of the past or the future. Searches with a deadline and a circuit breaker, a folder that
-is changed and merged, and a process that follows the folder must do what they do without it, to the bit. Linux only.
+A preloaded C library (clocks.c, built by ``cc``) makes every reading of the wall clock wrong. After each change of a
+folder, the folder's files get times in the past or in the future. Three things must have the same result, to the bit,
+as with the true clock: searches with a deadline and a circuit breaker, changes and merges of a folder, and a process
+that follows the folder. Linux only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ DEADLINE, PROBE = 0.5, 1.0
 
 
 def searches(count: int, wrong: list[str]) -> dict[str, int]:
-    """Ask a sound source beside a source that hangs, and then is back."""
+    """Ask a sound source and a source that hangs and later recovers; return the counts."""
     from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, SourceSettings
 
     back = threading.Event()
@@ -66,7 +67,7 @@ def searches(count: int, wrong: list[str]) -> dict[str, int]:
 
 
 def changes(count: int, root: Path, wrong: list[str]) -> dict[str, Any]:
-    """Change a folder, let another reader follow it, and merge it."""
+    """Change a folder, let another reader follow the folder, and merge it; return what both read."""
     import phasegraph.graph.corpus.folder as kept
     from phasegraph.graph import GraphIndex
     from phasegraph.graph.corpus.corpus import Corpus
@@ -107,7 +108,7 @@ def changes(count: int, root: Path, wrong: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run in a process with the true clock and in one with the moving clock, and compare."""
+    """Run in one process with the true clock and in one with the changing clock, and compare."""
     if len(sys.argv) == 3 and sys.argv[1] == "--child":
         wrong: list[str] = []
         with tempfile.TemporaryDirectory() as root, quiet():

@@ -1,9 +1,10 @@
-"""The laws over other fusers: ``python tools/reliability/compare.py [--cases 150] [--queries 1000] [--json FILE]``.
+"""Check the laws of fusion in several packages: ``python tools/reliability/compare.py [--cases 150] [--queries 1000]``.
 
-Laws I1 to I28 as black-box checks of random cases with a fixed seed, over our two retrievers, LangChain's
-EnsembleRetriever, LlamaIndex's QueryFusionRetriever, Haystack's DocumentJoiner, ranx and qdrant-client; beside them, in
-a process of its own, the faults of chaos.py over the first four, which ask sources. Ours must hold every law that is
-not among :data:`CONDITIONAL`.
+The laws I1 to I28 are checked on random cases with a fixed seed, without looking inside the packages. The packages are
+phasegraph's two retrievers, LangChain's EnsembleRetriever, LlamaIndex's QueryFusionRetriever, Haystack's
+DocumentJoiner, ranx and qdrant-client. In separate processes, the faults of chaos.py are injected into the first four,
+which search sources. phasegraph must satisfy every law that is not in :data:`CONDITIONAL`. ``--json FILE`` writes the
+figures.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ CONDITIONAL = {
 
 
 class BrokenError(AssertionError):
-    """The law does not hold in this case."""
+    """The package breaks the law in this case."""
 
 
 class NotApplicableError(Exception):
-    """The law says nothing about this fuser; the reason is the text."""
+    """The law does not apply to this package; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Two or three lists of one query, scores descending, ties by id, half of them with many ties."""
+    """Two or three lists for one query, by descending score and then by id; half of the cases have many ties."""
 
     number: int
     lists: list[list[Hit]]
@@ -87,7 +88,7 @@ def same(one: Fused, other: Fused, what: str) -> None:
 
 
 def keeps(fused: Fused, hits: list[Hit], what: str) -> None:
-    """No hit stands above one whose score in the list is higher."""
+    """Raise BrokenError if a hit is above another hit whose score in the list is higher."""
     place = {name: row for row, name in enumerate(ids(fused))}
     demand(set(place) >= {name for name, _, _ in hits}, f"{what}: a hit is lost")
     for better, _, high in hits:
@@ -365,7 +366,7 @@ LAWS: Mapping[str, Callable[[Fuser, Case], None]] = {
 
 
 def judged(fuser: Fuser, cases: list[Case], show: Callable[[Any], Any]) -> dict[str, dict[str, Any]]:
-    """Each law over every case: how often it is broken, the first time how, or why it does not apply."""
+    """Check each law on every case: return how often it is broken, the first break, or why the law does not apply."""
     rows: dict[str, dict[str, Any]] = {}
     for name, law in show(LAWS.items()):
         row: dict[str, Any] = {"broken": 0}
@@ -384,7 +385,7 @@ def judged(fuser: Fuser, cases: list[Case], show: Callable[[Any], Any]) -> dict[
 
 
 def digests(cases: list[Case]) -> dict[str, str]:
-    """One digest of all its answers by fuser."""
+    """Return a digest of all answers of each package."""
     return {
         fuser.name: hashlib.sha256(repr([fuser.fuse(one.lists) for one in cases]).encode()).hexdigest()
         for fuser in fusers()
@@ -392,7 +393,7 @@ def digests(cases: list[Case]) -> dict[str, str]:
 
 
 def unlike(cases: int) -> set[str]:
-    """Fusers whose answers depend on the hash seed of the process."""
+    """Return the packages whose answers depend on the hash seed of the process."""
     command = [sys.executable, __file__, "--digest", str(cases)]
     said = [
         json.loads(
@@ -418,7 +419,7 @@ PEER_KINDS = {
 
 
 def chaos(kind: type[Any], kinds: list[str], queries: int, seed: int) -> tuple[str, dict[str, Any]]:
-    """The faults of chaos.py over one retriever, one query after another."""
+    """Inject the faults of chaos.py into one retriever, one query after another."""
     plan = FaultPlan(0.2, kinds, seed)
     with quiet():
         expected = oracle(kind)

@@ -1,9 +1,9 @@
-"""Ten thousand connections to ``phasegraph serve``: ``python tools/reliability/connections.py``.
+"""Open ten thousand connections to ``phasegraph serve``: ``python tools/reliability/connections.py``.
 
-A process opens so many connections from one address and holds them: half of them send nothing, half of them half a
-head. A connection that the server closes is opened again at once. Beside them, honest clients of the same address ask
-as in siege.py. The server runs once with room for all, and once with the default limit. Every honest request must be
-answered in whole, the server must live, and its memory must stay within a bound for each connection.
+A process opens connections from one address and holds them: half of them send nothing, the others half a head. If the
+server closes a connection, the process opens another one at once. At the same time, honest clients of the same address
+ask as in siege.py. The server runs once with room for all connections, and once with the default limit. Every honest
+request must get a complete answer, the server must keep running, and its memory per connection must stay below a bound.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HALF = b"POST /search HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def flood(port: int, count: int, seconds: float) -> dict[str, Any]:
-    """Hold `count` connections for some seconds; how many were opened, and what became of them."""
+    """Hold `count` connections for some seconds; return the number of opened connections, and their outcomes."""
     counts: Counter[str] = Counter()
     poll, held = select.epoll(), dict[int, tuple[socket.socket, list[bytes]]]()
     end = time.monotonic() + seconds
@@ -61,7 +61,7 @@ def flood(port: int, count: int, seconds: float) -> dict[str, Any]:
 
 
 async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
-    """Honest clients without the flood and beside it."""
+    """Measure honest clients without the flood and during the flood."""
     honest, resident = Honest(port, given.honest), [resident_kb(pid)]
     await honest.window("quiet", WARM)
     await honest.window("quiet", given.seconds / 2)
@@ -91,7 +91,7 @@ def _is_socket(pid: int, descriptor: str) -> bool:
 
 
 def main() -> None:
-    """Serve, open connections, and judge."""
+    """Serve, open the connections, and judge the figures."""
     if len(sys.argv) == 5 and sys.argv[1] == "--child":
         print(json.dumps(flood(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
         return

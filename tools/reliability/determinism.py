@@ -1,8 +1,9 @@
-"""One digest everywhere: ``python tools/reliability/determinism.py [--questions 250] [--seeds 20] [--json FILE]``.
+"""Check that all answers have one digest: ``python tools/reliability/determinism.py [--questions 250] [--seeds 20]``.
 
-The same questions in processes of their own, each with another PYTHONHASHSEED, the sources in each of their six orders,
-asked and awaited, in both frameworks: ids, texts, scores, fused values and contributions of all answers have one
-SHA-256. In every second process sources fail in a fifth of the questions, which has one of its own.
+The same questions are asked in separate processes with different values of PYTHONHASHSEED, with the sources in each of
+their six orders, synchronously and asynchronously, in both frameworks. Ids, texts, scores, fused values and
+contributions of all answers must have the same SHA-256. In every second process, sources fail for a fifth of the
+questions; these processes have their own common SHA-256. ``--json FILE`` writes the figures.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ KINDS = [kind for kind in (*FAILING, *HARMLESS, "empty") if kind not in ("text",
 
 
 def digest(answers: list[Answered | str]) -> str:
-    """Of ids, texts and bits."""
+    """Return the SHA-256 of the ids, texts and bits of answers."""
     said = hashlib.sha256()
     for one in answers:
         text = one if isinstance(one, str) else repr((one.passages, one.degraded and sorted(one.degraded)))
@@ -35,7 +36,7 @@ def digest(answers: list[Answered | str]) -> str:
 
 
 def asked(fuser: Any, queries: list[str]) -> list[Answered | str]:
-    """Answers, or the names of what was raised."""
+    """Return the answers to the queries, or the names of the raised errors."""
     out: list[Answered | str] = []
     for query in queries:
         try:
@@ -46,7 +47,7 @@ def asked(fuser: Any, queries: list[str]) -> list[Answered | str]:
 
 
 async def awaited(fuser: Any, queries: list[str]) -> list[Answered | str]:
-    """The same, on one event loop."""
+    """Return the answers to the queries, or the names of the raised errors, from calls on one event loop."""
     out: list[Answered | str] = []
     for query in queries:
         try:
@@ -57,7 +58,7 @@ async def awaited(fuser: Any, queries: list[str]) -> list[Answered | str]:
 
 
 def child(questions: int, faulty: bool) -> dict[str, list[str]]:
-    """The digests of this process by framework, one per order and way of asking: they should be one."""
+    """Return the digests of this process by framework, one per order and kind of call; all should be equal."""
     plan = FaultPlan(0.2, KINDS, seed=2) if faulty else None
     queries = [question(number) for number in range(questions)]
     found: dict[str, set[str]] = {}

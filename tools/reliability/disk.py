@@ -1,11 +1,11 @@
-"""A disk that is full, and an NFS that fails, at every call of every command: ``python tools/reliability/disk.py``.
+"""Let the disk be full, or NFS fail, at every call of every command: ``python tools/reliability/disk.py``.
 
-A C library (disk.c, built by ``cc``) is preloaded and makes the n-th write, sync, rename or lock below a folder fail,
-for n = 0, 1, 2, … until the command makes fewer calls. Or every write from
-the n-th takes half of what it is given. After each, the command must have ended with 0 or 1 and without a traceback;
-what was there before must still be readable, or the new whole; and the command, run again without a
-fault, must leave what it leaves on a sound disk. The run also fails if a fault of writes or renames strikes no call of
-a command, because such a fault checks nothing. Linux only.
+A preloaded C library (disk.c, built by ``cc``) makes the n-th write, sync, rename or lock below a folder fail, for n =
+0, 1, 2, … until the command makes fewer calls. Or every write from the n-th on writes only half of its bytes. After
+each fault, the command must have ended with 0 or 1 and without a traceback. Its target must then be complete, in the
+old state or in the new state. The command, run again without a fault, must have the same result as on a sound disk. The
+run also fails if a fault of writes or renames hits no call of a command, because such a fault checks nothing. Linux
+only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MADE = WRITE | RENAME
 
 
 def corpus(path: Path, count: int, word: str) -> Path:
-    """A corpus of passages that hold a word."""
+    """Write a corpus of passages that contain a word."""
     rows = [
         {"id": f"p{row}", "title": f"Page {row}", "text": f"Page {row} is about {word} {row % 7} in Town {row % 5}."}
         for row in range(count)
@@ -58,17 +58,17 @@ def corpus(path: Path, count: int, word: str) -> Path:
 
 
 def vector(text: str) -> list[float]:
-    """A made-up embedding of a text."""
+    """Return a made-up embedding of a text."""
     return [byte / 255 + 0.1 for byte in hashlib.sha256(text.encode()).digest()[:8]]
 
 
 def other(text: str) -> list[float]:
-    """The embedding of another model."""
+    """Return the embedding of a text by another model."""
     return [*vector(text)[::-1], 1.0]
 
 
 def command(*given: object) -> int:
-    """The exit code of a command in this process; its error is kept from the terminal."""
+    """Run a command in this process, and return its exit code; its error output is not shown."""
     from phasegraph.apps.cli import main
 
     said = io.StringIO()
@@ -80,7 +80,7 @@ def command(*given: object) -> int:
 
 
 def records(folder: Path) -> str:
-    """The passages of an index or a folder, as a digest; "" where there is none."""
+    """Return a digest of the passages of an index or a folder; "" if there is none."""
     from phasegraph.graph import load_graph
     from phasegraph.graph.corpus.folder import Folder
 
@@ -94,7 +94,7 @@ def records(folder: Path) -> str:
 
 
 def vectors(folder: Path) -> str:
-    """The passages and vectors of a folder, as a digest; "" where there is none."""
+    """Return a digest of the passages and vectors of a folder; "" if there is none."""
     from phasegraph.graph.corpus.folder import Folder
 
     if not (folder / "folder.json").is_file():
@@ -104,17 +104,17 @@ def vectors(folder: Path) -> str:
 
 
 def file_of(path: Path) -> str:
-    """The content of a file, as a digest; "" where there is none."""
+    """Return a digest of the content of a file; "" if the file does not exist."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def embedded(root: Path, folder: Path, given: Path) -> int:
-    """`index` with an embedder."""
+    """Run `index` with an embedder, and return the exit code."""
     return command("index", given, "--out", folder, "--force", "--embedder", "disk:vector")
 
 
 def fused(root: Path, out: Path, given: Path) -> int:
-    """`fuse` of two runs, which rank as many documents as the corpus has passages."""
+    """Run `fuse` on two runs that rank as many documents as the corpus has passages, and return the exit code."""
     runs = [given.with_suffix(f".{name}.run") for name in ("one", "two")]
     count = len(given.read_text(encoding="utf-8").splitlines())
     for number, run in enumerate(runs):
@@ -125,12 +125,12 @@ def fused(root: Path, out: Path, given: Path) -> int:
 
 
 def synced(root: Path, folder: Path, given: Path) -> int:
-    """`index --sync` with an embedder."""
+    """Run `index --sync` with an embedder, and return the exit code."""
     return command("index", given, "--out", folder, "--sync", "--embedder", "disk:vector")
 
 
 def after_sync(*words: str) -> Callable[[Path, Path, Path], int]:
-    """A command on a folder that `index --sync` wrote from the old corpus."""
+    """Return a function that runs a command on a folder that `index --sync` wrote from the old corpus."""
     name, *rest = words
 
     def run(root: Path, folder: Path, given: Path) -> int:
@@ -140,7 +140,7 @@ def after_sync(*words: str) -> Callable[[Path, Path, Path], int]:
 
 
 def restored(root: Path, folder: Path, given: Path) -> int:
-    """A corpus of a folder: made, changed, and put back as a bundle was."""
+    """Create a corpus in a folder, and delete a passage; return 0 for success, or 1 for an error."""
     from phasegraph.errors import PhasegraphError
     from phasegraph.graph import GraphIndex
     from phasegraph.graph.corpus.corpus import Corpus
@@ -159,7 +159,7 @@ def restored(root: Path, folder: Path, given: Path) -> int:
 
 
 def tuned(root: Path, out: Path, given: Path) -> int:
-    """What `tune` writes: a pipeline, another one for each corpus."""
+    """Save what `tune` writes, a pipeline that differs for each corpus; return 0 for success, or 1 for an error."""
     from phasegraph.errors import PhasegraphError
     from phasegraph.fusion.pipeline import FusionPipeline
 
@@ -197,7 +197,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], Callable[[Path], str]]] = {
 
 
 def forked(function: Callable[[], object]) -> tuple[int, str]:
-    """Exit status of a function in a forked process, and what it gave as text."""
+    """Run a function in a forked process; return its exit status, and its return value or its error as text."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -215,7 +215,7 @@ def forked(function: Callable[[], object]) -> tuple[int, str]:
 
 
 def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) -> dict[str, int]:
-    """Run one command under one fault at every call; how often, and how it ended."""
+    """Run one command with one fault at every call; return how often the fault occurred, and how the command ended."""
     run, read = COMMANDS[name]
     library = ctypes.CDLL(os.environ["LD_PRELOAD"])
     kinds, code, lasting, done = FAULTS[fault]
@@ -280,7 +280,7 @@ def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) ->
 
 
 def main() -> None:
-    """Build the library, start again under it, and attack."""
+    """Build the library, start again with the library preloaded, and attack."""
     given = arguments(__doc__, step=1)
     if "LD_PRELOAD" not in os.environ:
         with tempfile.TemporaryDirectory() as built:

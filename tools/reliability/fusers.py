@@ -1,4 +1,4 @@
-"""Three sources over made-up passages, broken by a plan, in the real retrievers that fuse them."""
+"""Real retrievers that fuse three sources over made-up passages; a plan injects faults into the sources."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ PREPARED = {name: [_prepared(name, seed) for seed in range(QUESTIONS)] for name 
 
 
 def question(number: int) -> str:
-    """A query of its own for each number."""
+    """Return a query that is different for each number."""
     return f"question {number}"
 
 
 def seed_of(query: str) -> int:
-    """Which of the prepared answers a query gets."""
+    """Return the number of the prepared answer that a query gets."""
     return zlib.crc32(query.encode()) % QUESTIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """One source, as a function of the query: the framework's own hits, or what the plan makes of them.
+    """A source as a function of the query; it returns the framework's own hits, or what the plan makes of them.
 
     Parameters
     ----------
     name : str
     made : callable
-        ``made(id)``: the framework's own passage.
+        ``made(id)`` returns the framework's passage.
     plan : FaultPlan or None
     seconds : float
-        How long a hang lasts.
+        The duration of a hang.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Searching:
         return self._hits(ranking if kind is None else broken(kind, ranking, self.seconds))
 
     def _hits(self, answer: Any) -> Any:
-        """Ids replaced by passages, wherever the answer has pairs."""
+        """Replace ids by passages if the answer contains pairs."""
         if isinstance(answer, Ranking):
             answer = list(zip(answer.ids, answer.scores.tolist(), strict=True))
         if isinstance(answer, list):
@@ -79,7 +79,7 @@ class Searching:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a call gave.
+    """The outcome of a call.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class Answered:
     bits : bytes
         Published scores, fused values and contributions.
     degraded : frozenset of str or None
-        Sources that the answer says were lost; None where it cannot say.
+        The sources that the answer reports as failed; None if the answer cannot report this.
     dropped : mapping of str to int
-        Hits that the answer says were dropped.
+        The numbers of hits that the answer reports as dropped.
     late : frozenset of str
-        Sources of which it says that they did not answer in time.
+        The sources that the answer reports as late.
     """
 
     passages: tuple[tuple[str, str], ...]
@@ -122,7 +122,7 @@ def _answered(passages: Sequence[tuple[str, str]], results: list[Any]) -> Answer
 
 @cache
 def document(identifier: str) -> Any:
-    """LangChain's passage of an id, made once."""
+    """Return LangChain's passage with an id; it is created once."""
     from langchain_core.documents import Document
 
     return Document(f"text of {identifier}", id=identifier)
@@ -130,14 +130,14 @@ def document(identifier: str) -> Any:
 
 @cache
 def node(identifier: str) -> Any:
-    """LlamaIndex's passage of an id, made once."""
+    """Return LlamaIndex's passage with an id; it is created once."""
     from llama_index.core.schema import TextNode
 
     return TextNode(id_=identifier, text=f"text of {identifier}")
 
 
 class LangChain:
-    """Our retriever in LangChain."""
+    """phasegraph's retriever in LangChain."""
 
     name = "phasegraph, LangChain"
     made = staticmethod(document)
@@ -167,7 +167,7 @@ class LangChain:
 
 
 class LlamaIndex:
-    """Our retriever in LlamaIndex."""
+    """phasegraph's retriever in LlamaIndex."""
 
     name = "phasegraph, LlamaIndex"
     made = staticmethod(node)
@@ -230,7 +230,7 @@ def _without_scores(answer: Any) -> Any:
 
 
 class QueryFusionOf:
-    """LlamaIndex's QueryFusionRetriever over the same sources, by reciprocal ranks."""
+    """LlamaIndex's QueryFusionRetriever over the same sources, by reciprocal rank."""
 
     name = "LlamaIndex QueryFusion"
 

@@ -1,9 +1,10 @@
-"""Damaged state and hostile words: ``python tools/reliability/fuzz.py [--cases 200000] [--seconds 0] [--json FILE]``.
+"""Load damaged files and hostile texts: ``python tools/reliability/fuzz.py [--cases 200000] [--seconds 0]``.
 
-Every kind of file that phasegraph loads is mutated (bytes, lines, JSON values; with its checksums left as they were, or
-sealed again), loaded, and used where loading succeeds; hostile ids, titles, texts and queries go through graphs,
-rankings and both retrievers. The outcome may be success or an error of the library's own; nothing may run, nothing may
-end the process, nothing may take 20 seconds. Case n of a seed is the same everywhere: ``--first n --cases 1``.
+Files of every kind that phasegraph loads are damaged (bytes, lines, JSON values). Their checksums are left unchanged or
+computed again. Each damaged file is loaded and, if this succeeds, used. Hostile ids, titles, texts and queries go
+through graphs, rankings and both retrievers. The outcome must be success or an error of phasegraph. No content may be
+executed, the process must not end, and no case may take 20 seconds. Case n of a seed is the same on every machine; to
+repeat it, use ``--first n --cases 1``. ``--json FILE`` writes the figures.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ VALUES: tuple[Any, ...] = (
 
 
 class Payload:
-    """Runs something when it is unpickled."""
+    """An object that runs code when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.mkdir, (os.environ.get(SENTINEL, "/nonexistent/x"),)
@@ -93,7 +94,7 @@ def deep(levels: int) -> Any:
 
 
 def changed_json(rng: random.Random, value: Any) -> Any:
-    """The value with one of its parts replaced, removed, doubled or renamed."""
+    """Return the value with one of its parts replaced, removed, doubled or renamed."""
     if isinstance(value, dict) and value and rng.random() < 0.85:
         key = rng.choice(list(value))
         act = rng.random()
@@ -117,7 +118,7 @@ def changed_json(rng: random.Random, value: Any) -> Any:
 
 
 def changed_bytes(rng: random.Random, data: bytes) -> bytes:
-    """The bytes, damaged."""
+    """Return the bytes with random damage."""
     act, size = rng.randrange(9), len(data)
     at = rng.randrange(size) if size else 0
     if act == 0:
@@ -143,7 +144,7 @@ def changed_bytes(rng: random.Random, data: bytes) -> bytes:
 
 
 def changed_lines(rng: random.Random, data: bytes) -> bytes:
-    """Lines removed, doubled or exchanged, or the words of one replaced."""
+    """Return the bytes with lines removed, doubled or exchanged, or with the words of a line replaced."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     row = rng.randrange(len(lines))
     act = rng.randrange(4)
@@ -162,7 +163,7 @@ def changed_lines(rng: random.Random, data: bytes) -> bytes:
 
 
 def changed_array(rng: random.Random, path: Path) -> None:
-    """A plain npy file with other values, another type, another shape, or objects in it."""
+    """Change an npy file: other values, another type, another shape, or objects in it."""
     array = np.load(path)
     act = rng.randrange(5) if array.dtype.kind in "iufb" else rng.choice([1, 3, 4])
     if act == 0 and array.size:
@@ -181,7 +182,7 @@ def changed_array(rng: random.Random, path: Path) -> None:
 
 
 def sealed(document: dict[str, Any]) -> bytes:
-    """A document with the checksum of the body that it has now."""
+    """Return a saved file with a checksum that matches its present body."""
     text = json.dumps(document["body"], sort_keys=True, separators=(",", ":"))
     return json.dumps(
         {**document, "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
@@ -189,7 +190,7 @@ def sealed(document: dict[str, Any]) -> bytes:
 
 
 def damage_document(rng: random.Random, path: Path) -> None:
-    """A document whose bytes, or whose body, are others."""
+    """Damage the bytes or the body of a saved JSON file."""
     data = path.read_bytes()
     if rng.random() < 0.3:
         path.write_bytes(changed_bytes(rng, data))
@@ -202,7 +203,7 @@ def damage_document(rng: random.Random, path: Path) -> None:
 
 
 def damage_bundle(rng: random.Random, folder: Path) -> None:
-    """A directory with a manifest in which one file is another, sealed again in half of the cases."""
+    """Damage one file of a directory with a manifest; in half of the cases, compute its checksum again."""
     files = sorted(one for one in folder.rglob("*") if one.is_file())
     manifest = rng.choice([one for one in files if one.name == "manifest.json"])
     arrays = sorted(manifest.parent.glob("*.npy"))
@@ -234,13 +235,13 @@ def damage_bundle(rng: random.Random, folder: Path) -> None:
 
 
 def damage_text(rng: random.Random, path: Path) -> None:
-    """A file of lines, damaged."""
+    """Damage a text file."""
     change = changed_lines if rng.random() < 0.7 else changed_bytes
     path.write_bytes(change(rng, path.read_bytes()))
 
 
 def damage_folder_of_lines(rng: random.Random, folder: Path) -> None:
-    """One file of a data set."""
+    """Damage one file of a data set."""
     file = rng.choice(sorted(one for one in folder.iterdir() if one.is_file()))
     if file.suffix == ".npy" and rng.random() < 0.5:
         changed_array(rng, file)
@@ -251,7 +252,7 @@ def damage_folder_of_lines(rng: random.Random, folder: Path) -> None:
 
 
 def pipelines() -> list[FusionPipeline]:
-    """One with each thing that can be saved."""
+    """Return pipelines that together contain every kind of setting that can be saved."""
     ecdf = fit_reference_ecdf(np.linspace(0.0, 1.0, 60) ** 2)
     return [
         FusionPipeline(),
@@ -335,7 +336,7 @@ Kind = tuple[int, list[Path], Damage, Callable[[Path], None]]
 
 
 def kinds(base: Path) -> dict[str, Kind]:
-    """By name: how often, what there is, how it is damaged, and how it is loaded and used."""
+    """Return, by name, the kinds of cases: how often, the original, the damage, and how it is loaded and used."""
     from langchain_core.documents import Document
 
     from langchain_phasegraph import EntityGraphRetriever
@@ -424,7 +425,7 @@ class Words:
 
 
 class StuckError(BaseException):
-    """A case took too long."""
+    """A case took more time than allowed."""
 
 
 def _stuck(*_: object) -> None:
@@ -432,7 +433,7 @@ def _stuck(*_: object) -> None:
 
 
 def child(seed: int, first: int, count: int, step: int, seconds: float, base: Path, progress: Path) -> None:
-    """Run cases first, first + step, …; one line of JSON at the end. `progress` holds the case at hand."""
+    """Run the cases first, first + step, …, and print a line of JSON; the file `progress` has the present case."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _stuck)
     os.environ[SENTINEL] = str(base / "sentinel")
@@ -463,7 +464,7 @@ def child(seed: int, first: int, count: int, step: int, seconds: float, base: Pa
 def one_case(
     rng: random.Random, kind: str, made: dict[str, Kind], words: Words, work: Path, progress: Path, number: int
 ) -> str:
-    """``success``, ``refused``, or what went wrong."""
+    """Run one case; return ``success``, ``refused``, or a description of the problem."""
     path = work
     if kind != "words":
         _, originals, damage, use = made[kind]

@@ -2,12 +2,12 @@
 
     python tools/reliability/kills.py [--most 1000] [--json FILE]
 
-The commands are a sync, a sync that deletes everything, a watch, a merge, a deletion, embedding anew, and a list of
-documents, which keeps a table.
-Each kill takes a copy of a folder, forks, and ends the child before its n-th call that changes the disk, as `kill -9`
-would. The folder must then open as it was before the command or after it, and the same command must complete it. There
-is a kill for every call, or `--most` kills of a command, evenly spread. Then the disk is full from each call on: the
-command must make its change, or name the disk in its error, and the same holds for the folder.
+The commands are a sync, a sync that deletes everything, a watch, a merge, a deletion, embedding again, and a list of
+documents, which stores a table. Each kill copies a folder, forks, and ends the child before its n-th call that changes
+the disk, as `kill -9` would. The folder must then open in its old state or in its new state, and the same command must
+complete the change. There is a kill for every call, or `--most` kills per command at even distances. Then the disk is
+full from each call on: the command must make its change, or its error must name the disk, and the folder must meet the
+same conditions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KILLED, LEAST = 9, 200
 
 
 def model(name: str) -> EmbeddingModel:
-    """A model whose vectors are its own."""
+    """Return a model with its own vectors, which depend on its name."""
     turn = sum(name.encode())
 
     def vector(text: str) -> list[float]:
@@ -55,7 +55,7 @@ def model(name: str) -> EmbeddingModel:
 
 
 def pages(*numbers: int, said: str = "met") -> list[dict[str, Any]]:
-    """Passages of documents."""
+    """Return passages of documents."""
     return [
         {"id": f"p{n}", "title": f"Ada {n}", "text": f"Ada {said} Bo {n}.", "metadata": {"source": f"{n}.md"}}
         for n in numbers
@@ -63,7 +63,7 @@ def pages(*numbers: int, said: str = "met") -> list[dict[str, Any]]:
 
 
 def sync(place: Path) -> None:
-    """New, changed and deleted documents in one sync."""
+    """Add, change and delete documents in one sync."""
     PassageFolder.open(place / "folder", model("one")).sync([*pages(1, 2), *pages(3, 9, said="saw")], full=True)
 
 
@@ -73,7 +73,7 @@ def empty(place: Path) -> None:
 
 
 def watch(place: Path) -> None:
-    """What a watch does after a change of files."""
+    """Do what a watch does after a change of files."""
     from phasegraph.apps.cli.syncing import FileSync
 
     FileSync(place / "files", place / "folder", model("one"), None).sync()
@@ -90,12 +90,12 @@ def delete(place: Path) -> None:
 
 
 def reembed(place: Path) -> None:
-    """Embed all passages anew."""
+    """Embed all passages again."""
     PassageFolder.open(place / "folder").reembed(model("two"), progress=False)
 
 
 def documents(place: Path) -> None:
-    """List the documents, of which a table is kept."""
+    """List the documents; this stores a table of them."""
     PassageFolder.open(place / "folder").documents()
 
 
@@ -107,7 +107,7 @@ UNCHANGED = ("merge", "documents")
 
 
 def prepare(place: Path) -> None:
-    """A folder with a change beside its index, without a table of its documents, and files that differ from it."""
+    """Create a folder with a change outside of its index, without a table of its documents, and files that differ."""
     PassageFolder.create(place / "folder", pages(*range(5)), model("one"), progress=False)
     PassageFolder.open(place / "folder", model("one")).sync(pages(5))
     shutil.rmtree(place / "folder" / INSIDE / BESIDE, ignore_errors=True)
@@ -117,7 +117,7 @@ def prepare(place: Path) -> None:
 
 
 def state_of(place: Path) -> tuple[Any, ...]:
-    """Everything that a folder says: passages, vectors and model."""
+    """Return everything that a folder contains: passages, vectors and model."""
     index, _ = Folder(place / "folder").load()
     folder = Folder(place / "folder")
     folder.load()
@@ -126,13 +126,13 @@ def state_of(place: Path) -> tuple[Any, ...]:
 
 
 def check(holds: bool, said: str) -> None:
-    """Raise AssertionError where something does not hold."""
+    """Raise AssertionError with the text `said` if a condition does not hold."""
     if not holds:
         raise AssertionError(said)
 
 
 def killed_at(step: int, work: Callable[[], None]) -> bool:
-    """Do the work in a child that is killed before its n-th write; whether it was killed."""
+    """Do the work in a child process that is killed before its n-th write; return True if it was killed."""
     child = os.fork()
     if child:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -156,7 +156,7 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
 
 @contextmanager
 def watched(calls: Sequence[str], watch: Callable[[], None]) -> Iterator[None]:
-    """Call `watch` before each of some functions of ``os``."""
+    """Call `watch` before each call of some functions of ``os``."""
     plain = {name: getattr(os, name) for name in calls}
 
     def told(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,7 +176,7 @@ def watched(calls: Sequence[str], watch: Callable[[], None]) -> Iterator[None]:
 
 
 class Trial:
-    """A command on copies of a folder, which faults strike at one of its calls."""
+    """A command that runs on copies of a folder, with a fault at one of its calls."""
 
     def __init__(self, command: str, place: Path, calls: Sequence[str]) -> None:
         self.command, self.work, self.place, self.calls = command, COMMANDS[command], place, calls
@@ -191,13 +191,13 @@ class Trial:
         check((self.new == self.old) == (command in UNCHANGED), f"{command} must change what a folder says, or not")
 
     def copy(self, name: str) -> Path:
-        """A copy of the folder as it was before the command."""
+        """Return a copy of the folder in its state before the command."""
         copied = self.place / f"{self.command}-{name}"
         shutil.copytree(self.first, copied)
         return copied
 
     def outcome(self, copied: Path, step: int) -> str:
-        """Whether the folder is the old one or the new; it must be completed by the command."""
+        """Return whether the folder is in the old or the new state; check that the command completes its change."""
         found = state_of(copied)
         check(found in (self.old, self.new), f"{self.command}: struck at call {step}, the folder is mixed")
         with quiet():  # a deletion that was made finds nothing to delete
@@ -208,7 +208,7 @@ class Trial:
 
 
 def kills(command: str, count: int, place: Path) -> Iterator[str]:
-    """Kill a command before so many of its calls, evenly spread; "old" or "new" for each kill."""
+    """Kill a command before `count` of its calls, at even distances; yield "old" or "new" for each kill."""
     trial = Trial(command, place, CALLS)
     for step in sorted({round(one) for one in np.linspace(0, trial.count - 1, min(count, trial.count))}):
         copied = trial.copy(f"{step:04d}")
@@ -217,7 +217,7 @@ def kills(command: str, count: int, place: Path) -> Iterator[str]:
 
 
 def full_disks(command: str, place: Path) -> Iterator[str]:
-    """Let the disk be full from each call of a command on; "old" or "new" for each."""
+    """Let the disk be full from each call of a command on; yield "old" or "new" for each call."""
     trial = Trial(command, place, FILLING)
     for step in range(trial.count):
         copied, left = trial.copy(f"full-{step:04d}"), iter(range(step))
@@ -239,7 +239,7 @@ def full_disks(command: str, place: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    """Strike, and print or write the figures."""
+    """Run all kills and full disks, and print or write the figures."""
     given = arguments(__doc__, most=1000)
     figures: dict[str, Any] = {"kills": {}, "full": {}}
     serialization.MAPPED_BYTES = 0  # small files are mapped like large ones, and the table of documents is kept

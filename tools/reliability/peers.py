@@ -1,4 +1,4 @@
-"""What fuses lists of hits, ours and others': each behind one call, with how it is asked in words."""
+"""The packages that fuse lists of hits, each behind the same interface, with a description of how it is called."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ALL = 1000
 
 
 class Fuser:
-    """One way to fuse.
+    """A package that fuses lists.
 
-    `weighted`: it takes a weight per list; `cut`: a number of results; `scored`: it reads scores, and gives them.
+    `weighted`: it takes a weight per list. `cut`: it takes a number of results. `scored`: it reads and returns scores.
     """
 
     name = ""
@@ -36,12 +36,12 @@ class Fuser:
     changed = False  # whether the last call changed what it was handed
 
     def fuse(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL) -> Fused:
-        """Ids and scores, best first."""
+        """Return ids and scores, best first."""
         raise NotImplementedError
 
 
 def _answers(lists: Lists, made: Callable[[str, str], Any]) -> list[Any]:
-    """What our sources return; an error is raised, and a function is asked with the query."""
+    """Return the answers of phasegraph's sources; an error is raised, and a function is called with the query."""
 
     def answer(hits: Any) -> Any:
         if isinstance(hits, Exception):
@@ -69,7 +69,7 @@ def _sources(answers: list[Any], weights: Sequence[float] | None) -> dict[str, A
 
 
 class OursLangChain(Fuser):
-    """PhaseGraphRetriever."""
+    """phasegraph's PhaseGraphRetriever."""
 
     name = "phasegraph, LangChain"
     adapter = (
@@ -89,7 +89,7 @@ class OursLangChain(Fuser):
             return type(self)(FusionPipeline.load(Path(folder) / "pipeline.json"))
 
     def built(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL, **more: Any) -> tuple[Any, Any]:
-        """The retriever, and what its sources return; a list that is an error is raised."""
+        """Return the retriever, and the answers of its sources; a list that is an error is raised."""
         from langchain_core.documents import Document
 
         from langchain_phasegraph import PhaseGraphRetriever
@@ -108,7 +108,7 @@ class OursLangChain(Fuser):
         return found
 
     def selecting(self, lists: Lists, k: int) -> Any:
-        """The retriever with a selection, which needs embeddings: those of a store that counts for nothing."""
+        """Return the retriever with a selection; the embeddings come from a store with weight 0."""
         from langchain_core.embeddings import DeterministicFakeEmbedding
         from langchain_core.vectorstores import InMemoryVectorStore
 
@@ -120,18 +120,18 @@ class OursLangChain(Fuser):
         return PhaseGraphRetriever(retrievers=sources, k=k, selection="mmr", score_key="score")
 
     def ask(self, retriever: Any, query: str) -> Fused:
-        """Ids and scores of its answer."""
+        """Return the ids and scores of an answer."""
         return [(str(one.id), one.metadata["score"]) for one in retriever.invoke(query)]
 
 
 class OursLlamaIndex(OursLangChain):
-    """CalibratedFusionRetriever."""
+    """phasegraph's CalibratedFusionRetriever."""
 
     name = "phasegraph, LlamaIndex"
     adapter = "`CalibratedFusionRetriever` with default settings, over functions that return `(TextNode, score)`"
 
     def built(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL, **more: Any) -> tuple[Any, Any]:
-        """The retriever, and what its sources return."""
+        """Return the retriever, and the answers of its sources."""
         from llama_index.core.schema import TextNode
 
         from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
@@ -143,7 +143,7 @@ class OursLlamaIndex(OursLangChain):
         return CalibratedFusionRetriever(retrievers=sources, k=k, timeout=60.0, **more), answers
 
     def selecting(self, lists: Lists, k: int) -> Any:
-        """The retriever with a selection, by the embeddings that its nodes carry."""
+        """Return the retriever with a selection, which uses the embeddings of the nodes."""
         retriever, answers = self.built(lists, k=k, selection="mmr")
         for hits in answers:
             for node, _ in hits:
@@ -152,7 +152,7 @@ class OursLlamaIndex(OursLangChain):
         return retriever
 
     def ask(self, retriever: Any, query: str) -> Fused:
-        """Ids and scores of its answer."""
+        """Return the ids and scores of an answer."""
         return [(one.node_id, one.score) for one in retriever.retrieve(query)]
 
 
@@ -343,7 +343,7 @@ class Qdrant(Fuser):
 
 
 def fusers() -> list[Fuser]:
-    """All that are compared."""
+    """Return all packages that are compared."""
     return [
         OursLangChain(),
         OursLlamaIndex(),

@@ -1,4 +1,4 @@
-"""What every run shares: its arguments, its bar, what a process holds, its figures in a file, and its verdict."""
+"""Shared parts of all runs: arguments, progress bar, resources of a process, files of figures, and the verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIGURES = ROOT / "docs" / "reliability"
 
 
 def arguments(doc: str | None, **counts: int) -> argparse.Namespace:
-    """The command line of a run: a whole number by name, and where its figures go."""
+    """Read the command line of a run: a whole number for each name in `counts`, and the file for the figures."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in counts.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
@@ -40,12 +40,12 @@ def arguments(doc: str | None, **counts: int) -> argparse.Namespace:
 
 
 def bar(items: Iterable[Any], what: str, total: int | None = None) -> Iterable[Any]:
-    """The items, with a bar on standard error."""
+    """Return the items with a progress bar on standard error."""
     return tqdm(items, desc=what, total=total, mininterval=1.0, file=sys.stderr, disable=None)
 
 
 def percentiles(seconds: list[float]) -> dict[str, float]:
-    """Milliseconds."""
+    """Return percentiles of times, in milliseconds."""
     if not seconds:
         return {}
     named = zip(("p50", "p99", "max"), np.percentile(seconds, [50, 99, 100]), strict=True)
@@ -53,17 +53,17 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def resident_kb() -> int:
-    """Resident kilobytes of this process."""
+    """Return the resident kilobytes of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def held() -> dict[str, int]:
-    """What this process holds after a collection: resident kilobytes, file descriptors, tasks of this loop, threads.
+    """Return the resources of this process after a garbage collection: resident kilobytes, descriptors, tasks, threads.
 
-    The C library keeps some of the freed memory for later, more or less of it by chance. It is asked to give this
-    memory back before the resident kilobytes are read; `untrimmed_kb` are those before. `objects` are the containers
-    that Python counts. The workers of sources come and go with what is in flight, and are counted apart.
+    The C library keeps a varying amount of freed memory. It must return this memory to the system before the resident
+    kilobytes are read; `untrimmed_kb` is the value before. `objects` is the number of containers that Python counts.
+    Workers of sources are counted separately, because their number depends on the running calls.
     """
     gc.collect()
     untrimmed = resident_kb()
@@ -86,7 +86,7 @@ def held() -> dict[str, int]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings and the log of the library, which a run of faults would fill by the thousand."""
+    """Suppress the library's warnings and log, of which a run of faults would print thousands."""
     log = logging.getLogger("phasegraph")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -100,7 +100,7 @@ _STALL = 0.02
 
 
 class Stalls:
-    """When a plain timer of 5 ms in this process was 20 ms late or more: what the machine, not the library, held up."""
+    """Periods in which a plain timer of 5 ms in this process was at least 20 ms late, because the machine was busy."""
 
     def __init__(self) -> None:
         self.longest = 0.0
@@ -119,7 +119,7 @@ class Stalls:
                 self._found.append((begun, begun + late))
 
     def during(self, begun: float, ended: float) -> float:
-        """Seconds of stalls within this time, which is past; one that goes on is counted until now."""
+        """Return the seconds of stalls in a past period; a stall that still continues counts until now."""
         since, now = self._since, time.perf_counter()
         stalls = [*self._found, *([(since, now)] if now - since >= _STALL + 0.005 else [])]
         return sum(max(0.0, min(end, ended) - max(start, begun)) for start, end in stalls)
@@ -134,12 +134,12 @@ class Stalls:
 
 
 def versions(*names: str) -> dict[str, str]:
-    """Versions of distributions."""
+    """Return the versions of distributions."""
     return {name: importlib.metadata.version(name) for name in names}
 
 
 def finish(name: str, given: argparse.Namespace, figures: Mapping[str, Any], broken: list[str]) -> None:
-    """Write the figures, say the verdict in one last line, and exit with 1 where a promise is broken."""
+    """Write the figures, print the verdict as the last line, and exit with 1 if a promise is broken."""
     command = " ".join(
         ["python", f"tools/reliability/{name}.py"]
         + [f"--{key} {value}" for key, value in vars(given).items() if key != "json"]

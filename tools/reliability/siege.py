@@ -53,13 +53,13 @@ LOG: list[str] = []
 
 
 def vector(text: str) -> np.ndarray:
-    """A made-up embedding of a text, for the folder and for ``--embedder siege:vector``."""
+    """Return a made-up embedding of a text, for the folder and for ``--embedder siege:vector``."""
     found = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(SIZE)
     return np.asarray(found / np.linalg.norm(found), dtype=np.float32)
 
 
 def make_folder(path: Path) -> None:
-    """Passages of all tenants in one folder."""
+    """Write the passages of all tenants into one folder."""
     from phasegraph.graph import GraphIndex
 
     rows = [
@@ -75,7 +75,7 @@ def make_folder(path: Path) -> None:
 
 
 def request(path: str, body: bytes, token: str = "", close: bool = False) -> bytes:
-    """A whole HTTP request."""
+    """Return a whole HTTP request."""
     head = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
     head += ["Content-Type: application/json", "Accept: application/json, text/event-stream"]
     head += [f"Authorization: Bearer {token}"] * bool(token) + ["Connection: close"] * close
@@ -83,14 +83,14 @@ def request(path: str, body: bytes, token: str = "", close: bool = False) -> byt
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Status and body of the next answer."""
+    """Return the status and body of the next answer."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head.lower())
     return int(head.split(None, 2)[1]), await reader.readexactly(int(length[1]) if length else 0)
 
 
 def asking(path: str, body: Any, tokens: str = "own") -> Callable[..., Awaitable[None]]:
-    """A hostile client that sends a request as soon as the last is answered, whatever the answer."""
+    """Return a hostile client that sends its next request as soon as it has the answer to the last request."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
 
     async def flood(port: int, token: str, counts: Counter[str]) -> None:
@@ -110,7 +110,7 @@ def asking(path: str, body: Any, tokens: str = "own") -> Callable[..., Awaitable
 
 
 def holding(first: bytes, more: bytes) -> Callable[..., Awaitable[None]]:
-    """A hostile client that holds connections open with requests that never end, or answers that it does not read."""
+    """Return a hostile client that holds connections open: its requests never end, or it does not read the answers."""
 
     async def hold(port: int, token: str, counts: Counter[str]) -> None:
         async def one() -> None:
@@ -153,7 +153,7 @@ HOSTILE: dict[str, Callable[..., Awaitable[None]]] = {
 
 
 async def hostile(port: int, count: int, seconds: float) -> dict[str, dict[str, int]]:
-    """Be `count` hostile clients for some seconds; statuses by kind."""
+    """Run `count` hostile clients for some seconds; return the numbers of statuses by kind of client."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in HOSTILE}
     kinds = list(HOSTILE.items())
 
@@ -174,7 +174,7 @@ async def hostile(port: int, count: int, seconds: float) -> dict[str, dict[str, 
 
 
 async def sink() -> None:
-    """Accept the connections of hostile clients, and do little with them: refuse whole requests, drop all others."""
+    """Accept the connections of hostile clients with little work: refuse whole requests, and drop the others."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = b'{"error": "busy"}'
@@ -197,7 +197,7 @@ async def sink() -> None:
 
 
 class Honest:
-    """Honest clients: their times by kind of window, and what was wrong."""
+    """Honest clients: the times of their requests by kind of window, and the problems."""
 
     def __init__(self, port: int, count: int) -> None:
         self.port, self.count = port, count
@@ -207,7 +207,7 @@ class Honest:
         self._random = random.Random(1)
 
     async def window(self, kind: str, seconds: float) -> None:
-        """Ask for some seconds; the first answers of a window are left out."""
+        """Ask for some seconds; the first answers of a window are not counted."""
         begun = time.perf_counter()
 
         async def client(number: int) -> None:
@@ -248,25 +248,25 @@ class Honest:
 
 
 def processes(pid: int) -> list[int]:
-    """A process, and the processes that it started."""
+    """Return a process and the processes that it started."""
     return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split())]
 
 
 def resident_kb(pid: int) -> int:
-    """Resident memory of a process and the processes that it started."""
+    """Return the resident memory of a process and of the processes that it started."""
     said = [Path(f"/proc/{one}/status").read_text(encoding="ascii") for one in processes(pid)]
     return sum(int(found[1]) for one in said if (found := re.search(r"VmRSS:\s+(\d+)", one)))
 
 
 class Used:
-    """Processor seconds of the server, its event loop, and the clients, and their waits for a processor, by window."""
+    """The seconds that the server, its event loop and the clients ran and waited for a processor, by kind of window."""
 
     def __init__(self, server: int) -> None:
         self.server, self.seconds = server, dict[str, dict[str, float]]()
 
     @contextmanager
     def during(self, kind: str, clients: int | None = None) -> Iterator[None]:
-        """Add what the time of a ``with`` block used to the sums of this kind of window."""
+        """Add the times of a ``with`` block to the sums of this kind of window."""
         before, begun = self._now(clients), time.perf_counter()
         yield
         found = self.seconds.setdefault(kind, {})
@@ -289,7 +289,7 @@ _PARTS = ("ran", "waited")
 
 
 def _schedule(tasks: str, only: int | None = None) -> tuple[float, float]:
-    """Seconds that the threads of a process ran, and that they waited for a processor."""
+    """Return the seconds that the threads of a process ran, and the seconds that they waited for a processor."""
     ran = waited = 0
     for one in os.listdir(tasks):
         if only is None or one == str(only):
@@ -300,7 +300,7 @@ def _schedule(tasks: str, only: int | None = None) -> tuple[float, float]:
 
 
 async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
-    """All windows: quiet, with hostile clients elsewhere, and with hostile clients, by turns."""
+    """Run all windows by turns: quiet, with hostile clients elsewhere, and with hostile clients of the server."""
     honest, resident, used = Honest(port, given.honest), [resident_kb(pid)], Used(pid)
     counts: dict[tuple[str, str], Counter[str]] = {}
     await honest.window("quiet", WARM)
@@ -342,7 +342,7 @@ async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
 
 @contextmanager
 def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    """Serve the folder to its tenants in a process of its own; its port and the process."""
+    """Serve the folder to its tenants in a separate process; yield the port and the process."""
     with tempfile.TemporaryDirectory() as root:
         folder, tenants = Path(root) / "folder", Path(root) / "tenants.json"
         make_folder(folder)
@@ -381,7 +381,7 @@ def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
 
 
 def stopped(server: subprocess.Popen[str]) -> list[str]:
-    """Stop the server; say whether it had ended before, and whether its log has a traceback."""
+    """Stop the server; return a text if the server had already ended, or if its log has a traceback."""
     ended = server.poll()
     server.terminate()
     server.wait(timeout=60)
@@ -393,7 +393,7 @@ def stopped(server: subprocess.Popen[str]) -> list[str]:
 
 
 def main() -> None:
-    """Serve, besiege, and judge."""
+    """Serve, attack, and judge the figures."""
     if len(sys.argv) == 5 and sys.argv[1] == "--child":
         print(json.dumps(asyncio.run(hostile(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))))
         return

@@ -1,10 +1,11 @@
-"""What stays of many calls: ``python tools/reliability/soak.py [--queries 100000] [--lists 300] [--json FILE]``.
+"""Measure what remains after many calls: ``python tools/reliability/soak.py [--queries 100000] [--lists 300]``.
 
-Each framework in a process of its own: vectors, an entity graph and words of 120 passages, made by ``from_documents``
-and ``from_nodes``, asked different questions, every fourth by a coroutine on one event loop, every twentieth within a
-filter (30 of them, more than are kept). Resident memory after the last question is held against that after a tenth of
-them; threads, file descriptors and tasks must be as many, and workers at most 16. Then a function as the source returns
-long lists of many lengths, and resident memory after the last is held against that after a tenth of these.
+Each framework runs in a separate process, over vectors, an entity graph and words of 120 passages (``from_documents``
+and ``from_nodes``). All questions differ. Every fourth question is asked by a coroutine on one event loop, and every
+twentieth with a filter (one of 30 filters, more than the cache holds). The resident memory after the last question is
+compared with the memory after a tenth of the questions. The numbers of threads, file descriptors and tasks must not
+grow, and there may be at most 16 workers. Then a function as a source returns long lists of many lengths; memory is
+compared in the same way. ``--json FILE`` writes the figures.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ LONGEST, STEP = 50_000, 97
 
 
 def vector(text: str) -> list[float]:
-    """A made-up embedding of a text."""
+    """Return a made-up embedding of a text."""
     found = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(SIZE)
     return [float(value) for value in found / np.linalg.norm(found)]
 
 
 def texts() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Text and metadata of each passage."""
+    """Return the text and the metadata of each passage."""
     return {
         f"p{row:03}": (
             f"Page {row} is about Person {row % 40}, who met Person {(row * 7) % 40} in Town {row % 11}.",
@@ -46,7 +47,7 @@ def texts() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def langchain() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """Ask, await, and ask a source of long lists."""
+    """Return functions that ask, that ask asynchronously, and that ask a source of long lists."""
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
 
@@ -80,7 +81,7 @@ def langchain() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., A
 
 
 def llamaindex() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """Ask, await, and ask a source of long lists."""
+    """Return functions that ask, that ask asynchronously, and that ask a source of long lists."""
     from llama_index.core.embeddings import BaseEmbedding
     from llama_index.core.schema import TextNode
     from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
@@ -118,7 +119,7 @@ def llamaindex() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., 
 
 
 async def questions(framework: str, count: int, ask: Callable[..., Any], aask: Callable[..., Any]) -> dict[str, Any]:
-    """Ask them all; what was held after a tenth and at the end."""
+    """Ask all questions; return the resources of the process after a tenth of them and at the end."""
     begun, early, empty = time.perf_counter(), held(), 0
     for number in bar(range(count), f"{framework}, questions", count):
         if number == count // 10:
@@ -132,7 +133,7 @@ async def questions(framework: str, count: int, ask: Callable[..., Any], aask: C
 
 
 def lists(framework: str, count: int, made: Callable[[str], Any], long: Callable[..., Any]) -> dict[str, Any]:
-    """Ask for long lists of different lengths; what was held after a tenth and at the end."""
+    """Ask for long lists of different lengths; return the resources after a tenth of them and at the end."""
     hits = [(made(f"p{row}"), 1.0 - row / LONGEST) for row in range(LONGEST)]
     ask = long(lambda query: hits[: LONGEST - STEP * int(query.split()[-1])])
     early = held()
@@ -145,7 +146,7 @@ def lists(framework: str, count: int, made: Callable[[str], Any], long: Callable
 
 
 def measured(framework: str, queries: int, count: int) -> dict[str, Any]:
-    """One framework, in this process."""
+    """Measure one framework in this process."""
     with quiet():
         ask, aask, long = {"langchain": langchain, "llamaindex": llamaindex}[framework]()
         made = {"langchain": document, "llamaindex": node}[framework]
@@ -154,7 +155,7 @@ def measured(framework: str, queries: int, count: int) -> dict[str, Any]:
 
 
 def growth(row: dict[str, Any]) -> float:
-    """Resident memory at the end over that after a tenth."""
+    """Return the resident memory at the end, divided by the memory after a tenth of the calls."""
     return round(row["late"]["resident_kb"] / row["early"]["resident_kb"], 4)
 
 

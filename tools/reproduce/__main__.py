@@ -1,4 +1,4 @@
-"""Every table of the documentation, regenerated from the data without a network.
+"""Write every table of the documentation again from the data, without a network.
 
 python tools/reproduce DATA [--out docs/reproduction] [--only PAGE …]
                             [--model MODULE:FUNCTION [--answers FILE] [--offline]]
@@ -16,7 +16,7 @@ from running import reproduce
 
 
 def main() -> int:
-    """Write the pages; 0 for done, 1 for failed with the reason on standard error."""
+    """Write the pages; return 0 for success, or 1 for a failure, whose reason is written to standard error."""
     parser = argparse.ArgumentParser(prog="tools/reproduce", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of data sets (musique, 2wiki, published), or one data set")
     parser.add_argument("--out", type=Path, default=Path("docs/reproduction"), help="folder for the pages")

@@ -1,4 +1,4 @@
-"""Question answering on the hard slice: what the passages of each system are worth to a reader."""
+"""Question answering on the hard slice: how well a reader answers from the passages of each system."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def answers_page(
     faithful: FaithfulnessJudge = extract_support,
     read_by: str = STAND_IN,
 ) -> Page | None:
-    """The page, over the data sets of the studies that have right answers and a hard slice."""
+    """Return the page over the data sets that have right answers and a hard slice; None if there is none."""
     found: dict[str, tuple[Table, Mapping[str, float]]] = {}
     for name, dataset in datasets.items():
         rows = [row for row in hard_slice(dataset)["hard"].tolist() if dataset.judgements[row].answers]
@@ -63,7 +63,7 @@ def answers_page(
 
 
 def answered(dataset: Dataset, reader: AnswerReader, faithful: FaithfulnessJudge) -> tuple[Table, dict[str, float]]:
-    """EM and F1 of every system's passages, and the mean of the judge's marks."""
+    """Return the EM and F1 of every system's passages, and the mean of the judge's marks."""
     systems = [OWN_SYSTEMS["vector"], OWN_SYSTEMS["graph"], NAMED_SYSTEMS[PAPER], OWN_SYSTEMS["default"]]
     runs, _ = run_systems(ExperimentInput(dataset, LIMIT), systems, DEPTH)
     right = {one.query: tuple(hop[0] for hop in one.hops) for one in dataset.judgements}
@@ -77,7 +77,7 @@ def answered(dataset: Dataset, reader: AnswerReader, faithful: FaithfulnessJudge
 
 
 def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str) -> Page:
-    """The tables and what they say."""
+    """Return the page with the tables and the conclusions from them."""
     parts = [
         "The paper has a language model answer its hard questions from the passages of each system. Here, a "
         "question is hard if the vectors' first ten hits do not contain its last hop; this definition is "
@@ -135,7 +135,10 @@ def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str
 
 
 def page_with_model(model: str, file: Path, *, offline: bool) -> Callable[..., Page | None]:
-    """The page as a chat model makes it, or its answers in a file: ``module:function``, from prompt to text."""
+    """Return the function that makes the page with a chat model, or with the model's answers in a file.
+
+    `model` is ``module:function``; the function maps a prompt to a text.
+    """
     module, _, name = model.partition(":")
     function = None
     if not offline:

@@ -1,4 +1,4 @@
-"""What may be concluded: a sentence with the figures that decide it, and the bounds they must keep."""
+"""Conclusions: a sentence together with the figures that decide whether it holds, and the bounds of these figures."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ RECALL, LAST = Measure("Recall", 5), Measure("LastHop", 10)
 
 
 def points(value: float) -> str:
-    """A difference in points."""
+    """Return a difference as text, in points."""
     return f"{value:+.1f}"
 
 
 def plain(value: float) -> str:
-    """Any number, three significant digits."""
+    """Return a number as text, with three significant digits."""
     return f"{value:.3g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A sentence, decided.
+    """A sentence, and whether it holds.
 
     Parameters
     ----------
     holds : bool or None
-        None where no figure is there to decide it.
+        None if there is no figure that decides the sentence.
     text : str
         The verdict, the sentence, the figures and their bounds.
     """
@@ -44,7 +44,7 @@ class Verdict:
 def judge(
     says: str, figures: Mapping[str, float], low: float = -inf, high: float = inf, shown: Shown = plain
 ) -> Verdict:
-    """Decide a sentence: it holds where every figure that is a number lies within the bounds, ends included.
+    """Decide a sentence: it holds if every figure that is a number lies within the bounds, bounds included.
 
     Examples
     --------
@@ -75,15 +75,17 @@ class Claim:
     Parameters
     ----------
     says : str
+        The sentence.
     figure : callable
-        ``figure(table) -> float``; NaN where the table cannot tell.
+        ``figure(table) -> float``; NaN if the table does not contain the figure.
     low, high : float
-        The bounds within which the sentence holds, ends included.
+        The sentence holds if the figure is within these bounds, bounds included.
     only : str, default ""
-        Data sets whose name starts so.
+        The sentence is about data sets whose name starts with this text.
     part : str, optional
-        That part of the queries.
+        The sentence is about this part of the queries.
     shown : callable
+        Converts a figure to text.
     """
 
     says: str
@@ -95,7 +97,7 @@ class Claim:
     shown: Shown = points
 
     def verdict(self, tables: Tables) -> Verdict:
-        """Decide it on every data set and part."""
+        """Decide the claim on every data set and part."""
         figures = {
             f"{name} {part}": self.figure(one)
             for name, both in tables.items()
@@ -107,42 +109,45 @@ class Claim:
 
 
 def mean(table: Table, system: str, measure: Measure = RECALL) -> float:
-    """What a system reaches, in points."""
+    """Return the mean of a system, in points."""
     return 100 * table[system].means[measure]
 
 
 def gap(system: str, other: str, measure: Measure = RECALL) -> Callable[[Table], float]:
-    """How many points a system is above another."""
+    """Return a function: how many points the mean of `system` is above the mean of `other`."""
     return lambda table: mean(table, system, measure) - mean(table, other, measure)
 
 
 def highest(*gaps: Callable[[Table], float]) -> Callable[[Table], float]:
-    """The largest of several figures."""
+    """Return a function: the largest of several figures."""
     return lambda table: max(one(table) for one in gaps)
 
 
 def lowest(*gaps: Callable[[Table], float]) -> Callable[[Table], float]:
-    """The smallest of several figures."""
+    """Return a function: the smallest of several figures."""
     return lambda table: min(one(table) for one in gaps)
 
 
 def spread(*systems: str) -> Callable[[Table], float]:
-    """Points of Recall@5 between the best and the worst of some systems."""
+    """Return a function: the points of Recall@5 between the best and the worst of some systems."""
     return lambda table: max(mean(table, one) for one in systems) - min(mean(table, one) for one in systems)
 
 
 def p_of(system: str, measure: Measure = LAST, *, corrected: bool = False) -> Callable[[Table], float]:
-    """The exact McNemar p of a system against the baseline, or Holm's correction of it over the table."""
+    """Return a function: a system's exact McNemar p-value against the baseline, optionally corrected by Holm's method.
+
+    The correction covers all systems of the table.
+    """
     return lambda table: (table[system].p_holm if corrected else table[system].p)[measure]
 
 
 def changed(system: str, measure: Measure = LAST) -> Callable[[Table], float]:
-    """How many queries a system wins or loses against the baseline."""
+    """Return a function: the number of queries that a system wins or loses against the baseline."""
     return lambda table: table[system].wins[measure] + table[system].losses[measure]
 
 
 def beyond(system: str, measure: Measure, said: float) -> Callable[[Table], float]:
-    """How many points a difference to the baseline that somebody reports lies outside ours with its interval."""
+    """Return a function: by how many points a published difference to the baseline lies outside our interval."""
 
     def outside(table: Table) -> float:
         _, low, high = table[system].differences[measure]
@@ -152,5 +157,5 @@ def beyond(system: str, measure: Measure, said: float) -> Callable[[Table], floa
 
 
 def differing(system: str, other: str) -> Callable[[Table], float]:
-    """How many queries two systems answer with other ids, or in another order."""
+    """Return a function: the number of queries for which two systems return different ids, or another order."""
     return lambda table: sum(ids != table.found[other][query] for query, ids in table.found[system].items())

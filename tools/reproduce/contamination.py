@@ -1,4 +1,4 @@
-"""One graph for several collections against a graph for each: what the passages of the others cost."""
+"""Compare one graph for several collections with a separate graph for each collection."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ISOLATED, OWN, SHARED = "isolated", "shared graph, own passages", "shared"
 
 @dataclass(frozen=True, slots=True)
 class Contamination:
-    """What sharing does to the questions of some collections.
+    """The effect of a shared graph on the questions of some collections.
 
     Parameters
     ----------
     tables : mapping of str to Table
-        By what answers (vectors, walk, default): its ways of sharing, isolated as the baseline.
+        For each kind of system (vectors, walk, default), the ways to share, with separate graphs as the baseline.
     foreign : mapping of str to float
-        By system the share of other collections' passages in the first ten, in [0, 1].
+        For each system, the share of other collections' passages among the first ten, in [0, 1].
     """
 
     tables: Mapping[str, Table]
@@ -45,7 +45,7 @@ class Contamination:
 
 
 def merged(parts: Sequence[Dataset]) -> Dataset:
-    """All passages and queries in one data set; passages' ids differ between the parts."""
+    """Combine all passages and queries to a single data set; passages of different parts have different ids."""
     return Dataset(
         "+".join(part.name for part in parts),
         tuple(passage for part in parts for passage in part.passages),
@@ -56,7 +56,7 @@ def merged(parts: Sequence[Dataset]) -> Dataset:
 
 
 def answers_of(parts: Mapping[str, Dataset]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """What every system finds, by the id of the query: each collection's questions in every way of sharing."""
+    """Return the passages that every system finds, by query id, for each collection's questions and way to share."""
     whole = merged(list(parts.values()))
     vectors = search_sources(ExperimentInput(whole, LIMIT), ["vector"])["vector"].rankings
     walk = GraphSource(graph_of(whole), embedder=whole.vectors_by_text().__getitem__)
@@ -88,7 +88,7 @@ def _cut(ranking: Ranking) -> Ranking:
 def contamination(
     parts: Sequence[Dataset], found: Mapping[str, Mapping[str, tuple[str, ...]]], name: str
 ) -> Contamination:
-    """Score the questions of some collections together; isolated, every system finds passages of these alone."""
+    """Score the questions of some collections together for every way to share a graph; the baseline shares none."""
     queries = [query for part in parts for query in part.queries]
     own = {query.id: part.contents for part in parts for query in part.queries}
     tables, foreign = dict[str, Table](), dict[str, float]()
@@ -116,7 +116,10 @@ def contamination(
 def contamination_page(
     datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Callable[[str], object]
 ) -> Page | None:
-    """The page: data sets that share a graph, and the collections of the first data set that has some."""
+    """Return the page about data sets that share a graph, and about collections of the first data set with some.
+
+    Return None if there is neither.
+    """
     found: dict[str, Contamination] = {}
     parts = {one.name: one for one in judged if one.name in TOGETHER}
     if len(parts) > 1:
@@ -139,7 +142,7 @@ def contamination_page(
 
 
 def page_of(found: Mapping[str, Contamination]) -> Page:
-    """The tables and what they say."""
+    """Return the page with the tables and the conclusions from them."""
     parts = [
         "The paper says that one graph for several collections contaminates the answers. We do not know how the "
         "paper measured this, so the experiment is reconstructed. Every collection is asked its own questions in "

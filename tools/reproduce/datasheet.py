@@ -1,4 +1,4 @@
-"""The datasheet of the data sets: what each holds, and HetDocQA beside the datasheet that its authors print."""
+"""The datasheet of the data sets: the contents of each, and a comparison of HetDocQA with its authors' datasheet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRINTED_DOCUMENTS: Mapping[str, int] = MappingProxyType(
 
 
 def documents_of(dataset: Dataset) -> dict[str, str]:
-    """The modality of each document that passages name; empty where they name none."""
+    """Return the modality of each document that passages name; empty if the passages name no documents."""
     extras = [passage.extra for passage in dataset.passages]
     return {
         str(extra.get("doc_id", extra.get("source"))): str(extra.get("modality", ""))
@@ -33,7 +33,7 @@ def documents_of(dataset: Dataset) -> dict[str, str]:
 
 
 def sheet_row(dataset: Dataset) -> list[object]:
-    """One data set in figures."""
+    """Return the figures of one data set."""
     gold = np.array([len(query.judgement.passages) for query in dataset.queries])
     words = np.array([len(passage.content.split()) for passage in dataset.passages])
     kinds = Counter(str(query.extra.get("type", "")) for query in dataset.queries)
@@ -53,7 +53,7 @@ def sheet_row(dataset: Dataset) -> list[object]:
 
 
 def datasheet_page(datasets: Sequence[Dataset]) -> Page:
-    """Every data set in figures, and HetDocQA against what its authors print."""
+    """Return the page with the figures of every data set, and the comparison of HetDocQA with its authors' figures."""
     columns = [
         "data set",
         "questions",

@@ -1,4 +1,4 @@
-"""What each study is asked, claim by claim; the figures say whether a claim holds."""
+"""The claims of each study; the figures decide whether a claim holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 5 of "Beyond the Reranker": what its methods are worth, by how mixed the collection is."""
+"""Figure 5 of "Beyond the Reranker": the effect of its methods, depending on how mixed the collection is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RESAMPLES = 10_000
 
 
 def collection_of(query: str) -> str:
-    """The collection that a published query id names.
+    """Return the collection that a published query id names.
 
     >>> collection_of("arxiv-2004.04906-multi_hop-0")
     'arxiv-2004.04906'
@@ -50,7 +50,7 @@ def collection_of(query: str) -> str:
 
 
 def kinds_of(dataset: Dataset) -> dict[str, int]:
-    """How many modalities (code, PDF, prose, markdown, tables) the documents of each collection have."""
+    """Return the number of modalities (code, PDF, prose, markdown, tables) in the documents of each collection."""
     found: dict[str, set[str]] = {}
     for passage in dataset.passages:
         found.setdefault(str(passage.extra.get("collection_id")), set()).add(str(passage.extra.get("modality")))
@@ -58,7 +58,7 @@ def kinds_of(dataset: Dataset) -> dict[str, int]:
 
 
 def effects_of(folder: Path) -> tuple[list[str], dict[str, FloatArray]]:
-    """The published queries, and the F1 that each method adds to each of them."""
+    """Return the published queries, and the F1 that each method adds to each query."""
     configurations, queries = published_configurations(folder)
     return queries, {
         name: column_of(configurations[whole], "f1", queries) - column_of(configurations[without], "f1", queries)
@@ -67,7 +67,10 @@ def effects_of(folder: Path) -> tuple[list[str], dict[str, FloatArray]]:
 
 
 def slope_of(kinds: IntArray, effects: FloatArray) -> tuple[float, float, float]:
-    """Change of an effect per additional modality: least squares, with its 95 % bootstrap interval over queries."""
+    """Return the change of an effect per additional modality (least squares), with its 95 % bootstrap interval.
+
+    The bootstrap resamples queries.
+    """
     rows = np.random.default_rng(0).integers(0, len(kinds), (RESAMPLES, len(kinds)))
     x, y = kinds[rows] - kinds[rows].mean(axis=1, keepdims=True), effects[rows]
     varying = (x != 0).any(axis=1)
@@ -78,7 +81,7 @@ def slope_of(kinds: IntArray, effects: FloatArray) -> tuple[float, float, float]
 
 
 def heterogeneity_page(folder: Path, corpus: Dataset | None) -> Page:
-    """The figure's three benchmarks, and HetDocQA parted by the modalities of the question's collection."""
+    """Return the page with the figure's three benchmarks, and HetDocQA by the modalities of a question's collection."""
     queries, effects = effects_of(folder)
     parts = [
         "Figure 5 of the paper shows the F1 that SSCC, HyDE and RAPTOR add, from plain prose (MuSiQue, QASPER) to "
@@ -138,7 +141,7 @@ def _within(kinds: IntArray, effects: Mapping[str, FloatArray]) -> str:
 
 
 def _growth(effects: Mapping[str, FloatArray]) -> list[Verdict]:
-    """What the paper reads from its figure, for SSCC."""
+    """Return the verdicts about what the paper concludes from its figure, for SSCC."""
     added = {name: whole - methods["SSCC"][0] for name, (_, whole, methods) in PRINTED.items()}
     ours = float(effects["SSCC"].mean())
     return [

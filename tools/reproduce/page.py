@@ -1,4 +1,4 @@
-"""A page of the reproduction: prose and tables, written as Markdown."""
+"""A page of the reproduction: text and tables, written as Markdown."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Page:
     parts : tuple of str
         Paragraphs and tables, in order.
     verdicts : tuple of Verdict
-        What is concluded from the tables, below them.
+        The conclusions from the tables, which are below the tables.
     figures : mapping of str to object
-        Numbers as JSON types, for ``figures.json``; empty for a page that keeps none.
+        Numbers as JSON types, for ``figures.json``; empty if the page stores none.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Page:
     figures: Mapping[str, object] = field(default_factory=dict)
 
     def text(self) -> str:
-        """The page as Markdown."""
+        """Return the page as Markdown."""
         end = [
             "\n".join(
                 [
@@ -47,24 +47,24 @@ class Page:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table; numbers with decimals as they are given."""
+    """Return a Markdown table; numbers keep the decimals that they have."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number with a fixed count of decimals."""
+    """Return a number as text, with a fixed number of decimals."""
     return f"{value:.{digits}f}"
 
 
 def share(value: float) -> str:
-    """A share in [0, 1] as a percentage with one decimal."""
+    """Return a share in [0, 1] as a percentage with one decimal."""
     return "–" if value != value else f"{100 * value:.1f}"
 
 
 def interval(shares: tuple[float, float, float]) -> str:
-    """A difference of shares in points, with the ends of its interval.
+    """Return a difference of shares in points, with the ends of its interval, as text.
 
     >>> interval((0.012, -0.004, 0.03))
     '+1.2 [-0.4, +3.0]'
@@ -74,5 +74,5 @@ def interval(shares: tuple[float, float, float]) -> str:
 
 
 def p_value(value: float) -> str:
-    """A p-value, three significant digits."""
+    """Return a p-value as text, with three significant digits."""
     return f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""The paper's own statistics, recomputed from the counts it prints."""
+"""The statistics of the PhaseGraph paper, computed again from the counts that it prints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HALF_OF_ODDS = 0.005 * (1 + 1e-9)
 
 
 def paper_page() -> Page:
-    """Tests, intervals, and what percentile ranks of a source's own list keep."""
+    """Return the page: tests, intervals, and what percentile ranks of a source's own list preserve of its scores."""
     return Page(
         "paper-statistics",
         "The paper's statistics and its calibration, checked",
@@ -68,7 +68,7 @@ def paper_page() -> Page:
 
 
 def _printed() -> list[Verdict]:
-    """Whether what the paper prints follows from what else it prints."""
+    """Return the verdicts on whether the paper's printed results follow from its printed counts."""
     wins, losses, before, after = FULL_CORPUS
     first = PAIRS[0][:2]
     one_sided = binomtest(first[0], sum(first), alternative="greater").pvalue
@@ -121,7 +121,7 @@ def _printed() -> list[Verdict]:
 
 
 def _kept() -> list[Verdict]:
-    """What is left of the scores after percentile ranks of a source's own list."""
+    """Return the verdicts on what percentile ranks of a source's own list preserve of its scores."""
     scores = np.random.default_rng(0).random(50)
     plain_weights, bent = (boltzmann(percentile_rank(values)[:, None]) for values in (scores, np.exp(5 * scores)))
     flat, sharp = (
@@ -158,13 +158,13 @@ def _kept() -> list[Verdict]:
 
 
 def _interval(successes: int) -> tuple[float, float]:
-    """Wilson's interval of a share of the hard slice, per cent."""
+    """Return Wilson's interval of a share of the hard slice, in percent."""
     found = binomtest(successes, SLICE).proportion_ci(method="wilson")
     return 100 * found.low, 100 * found.high
 
 
 def _weights() -> list[tuple[int, float, float]]:
-    """Per list length the temperature and the weight of the first."""
+    """Return, for each list length, the temperature and the weight of the first hit."""
     rows = []
     for length in LENGTHS:
         levels = percentile_rank(np.arange(float(length)))

@@ -1,4 +1,4 @@
-"""Published results, recomputed: fitted acceptance thresholds, and what the ablation's corrections reject."""
+"""Published results, computed again: fitted acceptance thresholds, and tests of the ablation with corrections."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ABLATIONS: Mapping[str, str] = MappingProxyType(
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """A JSON object from a file."""
+    """Read a JSON object from a file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -48,7 +48,7 @@ def read_json(path: Path) -> dict[str, object]:
 
 
 def judged_sources(path: Path) -> dict[str, JudgedScores]:
-    """The released scores and labels per source; blocks of thirty belong to one query."""
+    """Return the released scores and labels of each source; each block of thirty hits belongs to one query."""
     found = {}
     for name, pairs in read_json(path).items():
         array = np.array(pairs, dtype=np.float64)
@@ -58,7 +58,7 @@ def judged_sources(path: Path) -> dict[str, JudgedScores]:
 
 
 def balanced_accuracy(judged: JudgedScores, tau: float) -> float:
-    """Mean of the true positive and the true negative rate of ``score >= tau``."""
+    """Return the mean of the true positive rate and the true negative rate of ``score >= tau``."""
     accepted = judged.scores >= tau
     return float((accepted[judged.labels].mean() + (~accepted[~judged.labels]).mean()) / 2)
 
@@ -83,7 +83,7 @@ POLICIES: Mapping[str, Callable[[Mapping[str, JudgedScores]], Taus]] = MappingPr
 
 
 def cross_validated(judged: Mapping[str, JudgedScores]) -> dict[str, float]:
-    """Mean balanced accuracy over sources and five folds of queries, per policy."""
+    """Return the mean balanced accuracy over sources and five folds of queries, for each policy."""
     queries = next(iter(judged.values())).query_count
     folds = np.array_split(np.random.default_rng(0).permutation(queries), FOLDS)
     out = {}
@@ -117,7 +117,7 @@ def _fitted_row(name: str, judged: JudgedScores) -> list[object]:
 
 
 def thresholds_page(folder: Path) -> Page:
-    """Fitted thresholds, areas under the curve and cross-validated balanced accuracies."""
+    """Return the page with fitted thresholds, areas under the curve, and cross-validated balanced accuracies."""
     judged = judged_sources(folder / "sscc.json")
     columns = ["source", "pairs", "relevant", "AUC", "grid-100 (BA)", "exact Youden (BA)", "best F1 (F1)"]
     columns.append("default (BA)")
@@ -140,7 +140,7 @@ def thresholds_page(folder: Path) -> Page:
 
 
 def _defaults(judged: Mapping[str, JudgedScores]) -> list[Verdict]:
-    """What the released code's default thresholds do."""
+    """Return the verdicts on the default thresholds of the released code."""
     below = {name: float(one.scores.min()) - DEFAULTS[name] for name, one in judged.items()}
     rejected = {name: float((one.scores < DEFAULTS[name]).mean()) for name, one in judged.items()}
     lost = {
@@ -160,7 +160,7 @@ def _defaults(judged: Mapping[str, JudgedScores]) -> list[Verdict]:
 
 
 def _policies(validated: Mapping[str, float]) -> list[Verdict]:
-    """What one level, or one threshold, for all sources costs in cross-validation."""
+    """Return the verdicts on the cost of one level, or one threshold, for all sources in cross-validation."""
     best = max(validated[name] for name in PER_SOURCE)
     cost = {name: 100 * (best - value) for name, value in validated.items() if name not in PER_SOURCE}
     return [
@@ -182,7 +182,10 @@ def _policies(validated: Mapping[str, float]) -> list[Verdict]:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """One removed part: means without it, paired bootstrap of the F1 difference to the full system, corrected p."""
+    """One removed part: the means without it, and tests of its F1 difference to the full system.
+
+    The p-value of the paired bootstrap is also given with a correction.
+    """
 
     removed: str
     ndcg: float
@@ -195,7 +198,7 @@ class Ablation:
 
 
 def ablations(folder: Path) -> list[Ablation]:
-    """The published ablation with its tests, corrected over the eight rows."""
+    """Return the published ablation with its tests, corrected over the eight rows."""
     configs, keys = published_configurations(folder)
     full, ranked = (column_of(configs["full"], name, keys) for name in ("f1", "ndcg"))
     rows = []
@@ -223,19 +226,19 @@ def _texts(value: object) -> list[str]:
 
 
 def published_configurations(folder: Path) -> tuple[dict[str, object], list[str]]:
-    """The published configurations of HetDocQA's test split by name, and the ids of its queries."""
+    """Return the published configurations of HetDocQA's test split by name, and the ids of its queries."""
     state = read_json(folder / "hetdocqa_test_perquery.json")
     return _mapping(state["configs"]), _texts(state["qids"])
 
 
 def column_of(config: object, name: str, keys: list[str]) -> FloatArray:
-    """The values of one measure in a published configuration, in the order of the queries."""
+    """Return the values of one measure in a published configuration, in the order of the queries."""
     values = _mapping(_mapping(config)[name])
     return np.array([values[key] for key in keys], dtype=np.float64)
 
 
 def ablation_page(folder: Path) -> Page:
-    """The ablation of the published system, tested again."""
+    """Return the page with the ablation of the published system, tested again."""
     rows = ablations(folder)
     figures = {
         row.removed: {
@@ -283,7 +286,7 @@ def ablation_page(folder: Path) -> Page:
 
 
 def _corrections(none: Ablation, other: Ablation, dphf: Ablation) -> tuple[Verdict, ...]:
-    """What the published corrector does against no correction, and against the one it is compared with."""
+    """Return the verdicts on the published corrector, compared with no correction and with the other corrector."""
     return (
         judge(
             "The published corrector has a higher F1 than no correction (p; "

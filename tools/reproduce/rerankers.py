@@ -29,7 +29,7 @@ Of = Literal["passage", "path"]
 
 
 def reranked(name: str, pipeline: FusionPipeline, reader: Reader, blend: float) -> System:
-    """A pipeline whose best candidates are scored again, and blended in as the stage ``Rerank`` does."""
+    """Return a system whose best candidates are scored again, and blended as the stage ``Rerank`` does."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         scores, found = reader(dataset), []
@@ -45,7 +45,7 @@ def reranked(name: str, pipeline: FusionPipeline, reader: Reader, blend: float) 
 
 
 def by_words(of: Of) -> Reader:
-    """The share of the question's words that the text has."""
+    """Return a reader that scores a text by the share of the question's words that it contains."""
 
     def reader(dataset: Dataset) -> Scores:
         split = TOKENIZERS["english"]
@@ -62,7 +62,10 @@ def by_words(of: Of) -> Reader:
 
 
 def by_cosine(of: Of) -> Reader:
-    """The cosine of question and text; that of a path is the sum of both embeddings, since no model runs here."""
+    """Return a reader that scores a text by its cosine with the question.
+
+    The embedding of a path is the sum of two passages' embeddings, because no model runs in this study.
+    """
 
     def reader(dataset: Dataset) -> Scores:
         vectors = {one.id: vector for one, vector in zip(dataset.passages, dataset.passage_vectors, strict=True)}
@@ -80,12 +83,12 @@ def by_cosine(of: Of) -> Reader:
 
 
 def _before(of: Of, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
-    """What is read before each passage: nothing, or the passage over which the walk came to it."""
+    """Return the id of the passage that is read before each passage: the passage before it in the path; "" if none."""
     return bridges_to(ids, rankings, str) if of == "path" else [""] * len(ids)
 
 
 def by_ising() -> Reader:
-    """The stage of ``phasegraph.methods.ising``, over the data set's entity graph, which is built once."""
+    """Return the stage of ``phasegraph.methods.ising`` over the data set's entity graph, which is built once."""
     made: dict[str, IsingReranker] = {}
 
     def reader(dataset: Dataset) -> Scores:
@@ -102,7 +105,7 @@ SHARES = (0.05, 0.15, 0.25, 0.5)
 
 
 def readings(dataset: str, other: Rankings) -> list[System]:
-    """The default, and its candidates read alone or after the passage before them, in full and by half."""
+    """Return the default, and systems that read its candidates alone or after the passage before, with two blends."""
     found = [OWN_SYSTEMS["default"]]
     for name, reader in READERS.items():
         for blend in (1.0, 0.5):
@@ -114,7 +117,7 @@ def readings(dataset: str, other: Rankings) -> list[System]:
 
 
 def spins(dataset: str, other: Rankings) -> list[System]:
-    """The default and the paper's hard-slice setting, without the Ising stage and with it."""
+    """Return the default and the paper's hard-slice setting, each without and with the Ising stage."""
     paper, reader = FusionPipeline.paper("hard-slice"), by_ising()
     found = [OWN_SYSTEMS["default"]]
     found += [reranked(f"default, Ising {share:g}", FusionPipeline(), reader, share) for share in SHARES]

@@ -1,4 +1,4 @@
-"""The default without labels: its regret to the best of its sources and RRF, and what a wrong source does to it."""
+"""The default without labels: its regret to the best of its sources and RRF, and the harm that a wrong source does."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ BAR, HARM_BAR = 0.005, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the default reaches on one data set at one list length.
+    """The results of the default on one data set with one list length.
 
     Parameters
     ----------
     dataset : str
     limit : int
     means : mapping of str to tuple of float
-        Per system the means of ``GOALS``, in [0, 1].
+        For each system, the means of ``GOALS``, in [0, 1].
     wrong : float
-        Lowest Recall@10 of the default with another query's graph ranking in place of its own.
+        The lowest Recall@10 of the default if it gets the graph ranking of another query.
     """
 
     dataset: str
@@ -46,13 +46,13 @@ class Standing:
 
     @property
     def regret(self) -> tuple[float, ...]:
-        """Per goal the best rival minus the default; negative where the default is best."""
+        """Return, for each goal, the mean of the best rival minus the default's; negative if the default is best."""
         best = [max(self.means[name][place] for name in RIVALS) for place in range(len(GOALS))]
         return tuple(high - own for high, own in zip(best, self.means["default"], strict=True))
 
     @property
     def harm(self) -> float:
-        """Recall@10 of vectors alone minus that of the default with a wrong graph."""
+        """Return the Recall@10 of vectors alone minus the Recall@10 of the default with a wrong graph ranking."""
         return self.means["vector"][1] - self.wrong
 
 
@@ -62,7 +62,7 @@ def standings(
     pipeline: FusionPipeline | None = None,
     limits: Sequence[int] = LIMITS,
 ) -> list[Standing]:
-    """Measure a pipeline (default: ours) and its rivals at several list lengths.
+    """Measure a pipeline (by default phasegraph's default) and its rivals with several list lengths.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _cut(rankings: Sequence[Ranking], limit: int) -> list[Ranking]:
 
 
 def _turned(rankings: Sequence[Ranking], shift: int) -> list[Ranking]:
-    """Every query gets the ranking of another one."""
+    """Give every query the ranking of another query."""
     count = len(rankings)
     step = shift % count or 1
     return [rankings[(row + step) % count] for row in range(count)]
@@ -108,17 +108,17 @@ def _means(dataset: Dataset, found: Sequence[tuple[str, ...]], goals: Sequence[M
 
 
 def robust_input(dataset: Dataset) -> ExperimentInput:
-    """The searches this page needs."""
+    """Return the searches that the page needs."""
     return ExperimentInput(dataset, min(max(LIMITS), len(dataset.passages)))
 
 
 def within(points: float, bar: float = BAR) -> bool:
-    """Whether a regret or a harm, as a share, meets its bar (up to rounding in the last digit of a double)."""
+    """Return True if a regret or a harm, as a share, is at most `bar`; a rounding error of a double is ignored."""
     return points <= bar + 1e-9
 
 
 def judged(points: float, bar: float = BAR) -> str:
-    """A regret or a harm in points, and whether it meets its bar.
+    """Return a regret or a harm in points as text, and whether it is within the limit.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def _met(found: Sequence[Standing]) -> str:
 
 
 def robust_page(found: Sequence[Standing]) -> Page:
-    """Regret and harm of every data set and list length, the worst of each said in words."""
+    """Return the page with regret and harm for every data set and list length; sentences name the worst of each."""
     columns = ["data set", "lists of"]
     columns += [f"{goal}: best of three" for goal in GOALS[:1]] + ["default", "regret"]
     for goal in GOALS[1:]:

@@ -1,4 +1,4 @@
-"""The entropy router of "Beyond the Reranker": gates fitted on one part of the queries and judged on another."""
+"""The entropy router of "Beyond the Reranker": gates are fitted on one part of the queries and judged on another."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What may be chosen for each of n queries.
+    """The strategies that a router can choose for each of n queries.
 
     Parameters
     ----------
     names : tuple of str
-        Of the three strategies: single, fusion, step-back.
+        The names of the three strategies: single, fusion, step-back.
     rewards : (n, 3) array of float
-        The nDCG@10 of each query under each of them.
+        The nDCG@10 of each query with each strategy.
     entropies : mapping of bool to (n,) array of float
-        By whether distances are normalised.
+        The entropies, by whether distances are normalized.
     parts : sequence of (fitting rows, judged rows)
     """
 
@@ -55,21 +55,21 @@ class Choices:
 
     @property
     def best(self) -> IntArray:
-        """(n,) the best strategy of each query, the first of equals."""
+        """Return an (n,) array with the best strategy of each query; the first of equally good strategies."""
         return np.asarray(self.rewards.argmax(axis=1), dtype=np.intp)
 
     @property
     def judged(self) -> IntArray:
-        """Rows of the queries that are judged."""
+        """Return the rows of the judged queries."""
         return np.concatenate([rows for _, rows in self.parts])
 
     def reached(self, routes: IntArray) -> FloatArray:
-        """The nDCG@10 of each judged query by its route."""
+        """Return the nDCG@10 of each judged query with its route."""
         return np.asarray(self.rewards[self.judged, routes], dtype=np.float64)
 
 
 def published_choices(folder: Path) -> Choices:
-    """The 200 published MuSiQue queries: each half (by the MD5 of the ids) is judged by what the other one fits."""
+    """Return the 200 published MuSiQue queries; each half (by the MD5 of the ids) is judged with the other's gates."""
     state: dict[str, dict[str, object]] = read_json(folder / "routing_musique.json")  # type: ignore[assignment]
     ids = list(state["knn_distances"])
     rewards: dict[str, dict[str, float]] = state["per_strategy_ndcg"]  # type: ignore[assignment]
@@ -83,7 +83,7 @@ def published_choices(folder: Path) -> Choices:
 
 
 def own_choices(dataset: Dataset) -> Choices:
-    """A data set with a calibration split, under our systems: fitted there, judged on the other queries."""
+    """Return a data set with a calibration split: gates are fitted on this split and judged on the other queries."""
     inputs = ExperimentInput(dataset)
     runs = search_sources(inputs, ("vector", "graph", "bm25"))
     answers, _ = run_systems(inputs, [OWN_SYSTEMS[name] for name in OWN], 10, runs)
@@ -103,7 +103,7 @@ def _entropies(distances: Sequence[object]) -> dict[bool, FloatArray]:
 
 
 def routes_of(choices: Choices) -> dict[str, IntArray]:
-    """The route of every judged query by every way of routing."""
+    """Return the route of every judged query for every kind of routing."""
     found: dict[str, list[IntArray]] = {}
 
     def add(way: str, routes: IntArray) -> None:
@@ -123,7 +123,7 @@ def routes_of(choices: Choices) -> dict[str, IntArray]:
 
 
 def routing_page(folder: Path, datasets: Sequence[Dataset]) -> Page:
-    """The router on the published queries, on our data sets with a calibration split, and how far its flag tells."""
+    """Return the page about the router and its flag, on the published queries and on sets with a calibration split."""
     published = published_choices(folder)
     sets = {"MuSiQue, published queries": published}
     sets |= {
@@ -171,17 +171,18 @@ def routing_page(folder: Path, datasets: Sequence[Dataset]) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class FlagEffect:
-    """What EGR's multi-hop flag tells on one data set.
+    """The effect of EGR's multi-hop flag on one data set.
 
     Parameters
     ----------
     name : str
-        Of the data set.
+        The name of the data set.
     flags : (n,) array of bool
+        The flag of each question.
     gains : (n,) array of float
-        The nDCG@10 of the system with a walk over that without, by question.
+        For each question, the nDCG@10 of the system with a walk minus the nDCG@10 of the system without it.
     reached : int
-        Questions that the published gates send to step-back, where alone the flag is read.
+        The number of questions for which the router reads the flag: the published gates send them to step-back.
     """
 
     name: str
@@ -190,11 +191,14 @@ class FlagEffect:
     reached: int
 
     def split(self) -> tuple[FloatArray, FloatArray]:
-        """The gains of the questions with the flag, and of the others."""
+        """Return the gains of the questions with the flag, and the gains of the others."""
         return self.gains[self.flags], self.gains[~self.flags]
 
     def by_flag(self) -> FloatArray:
-        """What routing by the flag adds to the walk for all: minus the gain of every question without the flag."""
+        """Return the effect of walking only for questions with the flag, compared with always walking, by question.
+
+        It is minus the gain for a question without the flag, and otherwise 0.
+        """
         return np.where(self.flags, 0.0, -self.gains)
 
 
@@ -219,7 +223,7 @@ def _effects(found: Sequence[FlagEffect]) -> str:
 
 
 def _change(values: FloatArray) -> str:
-    """A mean in points with its interval; a dash for fewer than two questions."""
+    """Return a mean in points with its interval as text; a dash for fewer than two questions."""
     if len(values) < 2:
         return "–"
     found = paired_bootstrap(values)
@@ -227,7 +231,10 @@ def _change(values: FloatArray) -> str:
 
 
 def _flag_verdicts(found: Sequence[FlagEffect]) -> list[Verdict]:
-    """Whether the flag tells questions that a walk helps, on data sets with at least twenty of either kind."""
+    """Return the verdicts on whether the flag identifies questions that gain from a walk.
+
+    Only data sets with at least twenty questions of each kind count.
+    """
     parts = {one.name: one.split() for one in found}
     apart = {
         name: 100 * float(flagged.mean() - others.mean()) if min(len(flagged), len(others)) >= 20 else float("nan")
@@ -281,7 +288,7 @@ def _flags(datasets: Sequence[Dataset]) -> str:
 
 
 def _verdicts(sets: Mapping[str, Choices], routes: Mapping[str, Mapping[str, IntArray]]) -> list[Verdict]:
-    """Whether fitting helps, and whether routing does."""
+    """Return the verdicts on whether fitting helps, and whether routing helps."""
 
     def gain(name: str, way: str, other: str) -> FloatArray:
         return sets[name].reached(routes[name][way]) - sets[name].reached(routes[name][other])

@@ -1,4 +1,4 @@
-"""Running the studies over the data sets of a folder, part by part, and writing the pages."""
+"""Run the studies over the data sets of a folder, part by part, and write the pages."""
 
 from __future__ import annotations
 
@@ -59,25 +59,25 @@ def reproduce(
     Parameters
     ----------
     folder : path
-        Holds the data sets ``musique`` and ``2wiki`` and the folder ``published``, or is itself one data set.
+        Contains the data sets ``musique`` and ``2wiki`` and the folder ``published``, or is itself one data set.
     out : path
-        Folder for the pages (Markdown) and ``figures.json`` with every number to ten digits.
+        Folder for the pages (Markdown), and for ``figures.json`` with every number to ten digits.
     only : collection of str, optional
-        Names of pages; the others, and their figures, stay as they are. Default: every page.
+        Names of pages; the other pages and their figures do not change. Default: every page.
     experiments : mapping of str to callable, optional
-        By page, in place of that of ``EXPERIMENTS``, such as one with a model.
+        By page name, experiments that replace those of ``EXPERIMENTS``, for example one with a model.
     say : callable, optional
-        Told what is being done, and what is left out because it is not there.
+        Receives a text about each step, and about each page that is left out because its data is missing.
 
     Returns
     -------
     list of Path
-        The files written.
+        The written files.
 
     Raises
     ------
     InvalidInputError
-        If the folder holds nothing to work on, or there is no page of a name.
+        If the folder contains no data set, or a name in `only` is not the name of a page.
     """
     unknown = sorted(set(only) - set(PAGES))
     if unknown:
@@ -109,7 +109,7 @@ def reproduce(
 
 
 def _semflow(datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Say) -> Page | None:
-    """The page on SemFlowRAG's walk, of the first data set that it can walk on."""
+    """Return the page about SemFlowRAG's walk, on the first data set with embedded facts; None if there is none."""
     walked = next((dataset for dataset in judged if can_walk(dataset)), None)
     if walked is None:
         say("left out: SemFlowRAG's walk (no data set with embedded facts)")
@@ -152,20 +152,20 @@ def _datasets(root: Path, say: Say) -> dict[str, Dataset]:
 
 
 def _judged_sets(root: Path, datasets: Mapping[str, Dataset]) -> list[Dataset]:
-    """Every data set there is; those already read are not read again."""
+    """Return every data set of the folder; data sets that are already read are not read again."""
     folders = [root] if (root / "corpus.jsonl").is_file() else sorted(p.parent for p in root.glob("*/corpus.jsonl"))
     read = {dataset.path: dataset for dataset in datasets.values()}
     return [read[folder] if folder in read else load_dataset(folder) for folder in folders]
 
 
 def _bundled(known: Collection[str]) -> list[Dataset]:
-    """The data sets of the repository, without those of a known name."""
+    """Return the data sets of the repository, except those with a known name."""
     folders = sorted(path.parent for path in BUNDLED.glob("*/corpus.jsonl"))
     return [load_dataset(folder) for folder in folders if folder.name not in known]
 
 
 def _published(root: Path, judged: Sequence[Dataset], chosen: Collection[str], say: Say) -> list[Page]:
-    """The pages on published results, where they are there."""
+    """Return the pages about published results, if these results are in the folder."""
     folder = root / "published"
     if (folder / "sscc.json").is_file():
         say("published: thresholds, ablation, effects by heterogeneity, and the entropy router")
@@ -184,7 +184,7 @@ def _published(root: Path, judged: Sequence[Dataset], chosen: Collection[str], s
 
 
 def _robust(judged: Sequence[Dataset], say: Say) -> list[Page]:
-    """The page on the default's regret, over every data set there is."""
+    """Return the page about the default's regret, over all data sets; an empty list if there is no data set."""
     found = []
     for dataset in judged:
         say(f"{dataset.name}: regret and a wrong graph")
@@ -193,7 +193,7 @@ def _robust(judged: Sequence[Dataset], say: Say) -> list[Page]:
 
 
 def search_whole(dataset: Dataset, studies: Sequence[Study]) -> dict[str, SourceRun]:
-    """Every source of the studies once, with the longest list that any of them asks for."""
+    """Search every source of the studies once, with the longest list that any study needs."""
     names = {name for study in studies for name in study.sources}
     longest = max(study.limit for study in studies)
     graph = max(study.limit if study.graph_limit is None else study.graph_limit for study in studies)
@@ -205,7 +205,7 @@ def search_whole(dataset: Dataset, studies: Sequence[Study]) -> dict[str, Source
 def run_studies(
     dataset: Dataset, runs: Mapping[str, SourceRun], studies: Sequence[Study], say: Say = lambda line: None
 ) -> dict[str, dict[str, Table]]:
-    """The studies on both parts of a data set, from the same searches."""
+    """Run the studies on both parts of a data set, with the same searches."""
     found = {}
     for study in studies:
         say(f"{dataset.name}: {study.name}")
@@ -214,7 +214,7 @@ def run_studies(
 
 
 def run_study(study: Study, dataset: Dataset, runs: Mapping[str, SourceRun]) -> dict[str, Table]:
-    """One study on both parts of a data set; what is fitted for a part is fitted on the other."""
+    """Run one study on both parts of a data set; values that a part needs are fitted on the other part."""
     rows = dict(study.split(dataset))
     parts = {part: _part(study, runs, wanted) for part, wanted in rows.items()}
     out = {}
@@ -238,7 +238,7 @@ def run_study(study: Study, dataset: Dataset, runs: Mapping[str, SourceRun]) -> 
 
 
 def _part(study: Study, runs: Mapping[str, SourceRun], rows: IntArray) -> dict[str, SourceRun]:
-    """The study's sources on some of the queries, their lists cut to its length."""
+    """Return the study's sources for some of the queries, with lists cut to the study's length."""
     wanted = rows.tolist()
     out = {}
     for name in study.sources:
@@ -249,7 +249,7 @@ def _part(study: Study, runs: Mapping[str, SourceRun], rows: IntArray) -> dict[s
 
 
 def study_page(study: Study, tables: Mapping[str, Mapping[str, Table]]) -> Page:
-    """One page: a table per data set with both parts side by side, then what it says."""
+    """Return one page: a table per data set with both parts side by side, and then the conclusions."""
     parts = [study.question]
     for name, both in tables.items():
         counts = ", ".join(f"{len(one.queries)} {part}" for part, one in both.items())
@@ -286,7 +286,7 @@ def _side_by_side(both: Mapping[str, Table]) -> str:
 
 
 def _differences(both: Mapping[str, Table], measures: Sequence[Measure]) -> str:
-    """Each system's differences to the baseline, with their intervals."""
+    """Return each system's differences to the baseline, with their intervals."""
     first = next(iter(both.values()))
     columns = ["system", *(f"{part}: {measure}" for part in both for measure in measures)]
     rows = [
@@ -307,7 +307,7 @@ INTRO = (
 
 
 def _index(target: Path) -> str:
-    """The pages that are there, how many of their claims hold, and where some do not."""
+    """Return the index: all written pages, how many of their claims hold, and on which data sets some do not hold."""
     texts = {
         name: (target / f"{name}.md").read_text(encoding="utf-8") for name in PAGES if (target / f"{name}.md").exists()
     }
@@ -329,12 +329,12 @@ STARTS = ("Holds", "Refused", "Not decided")
 
 
 def _ten_digits(number: str) -> float:
-    """A number of a result: the digits after the tenth vary between runs, as sums are added up in another order."""
+    """Return a number with ten digits; later digits vary between runs, because sums are added in different orders."""
     return float(f"{float(number):.10g}")
 
 
 def _write(target: Path, pages: Sequence[Page]) -> list[Path]:
-    """Write pages, their figures beside those of the other pages there are, and the index of all pages."""
+    """Write pages, their figures (the figures of other pages stay), and the index of all pages."""
     target.mkdir(parents=True, exist_ok=True)
     written = [target / f"{page.name}.md" for page in pages]
     kept, index = target / "figures.json", target / "README.md"

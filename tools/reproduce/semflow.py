@@ -1,4 +1,4 @@
-"""SemFlowRAG's own studies: what each part of its walk is worth, what its numbers matter, and where its mass goes."""
+"""Studies of SemFlowRAG: the value of each part of its walk, the effect of its constants, and where mass collects."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ TOP = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Holes:
-    """Where a walk's mass lies, means over the queries.
+    """Where the mass of a walk is, as means over the queries.
 
     Parameters
     ----------
     connected, abstract : float
-        Share of the entities' mass on the best connected and on the most abstract hundredth of them.
+        The share of the entities' mass on the 1 % best connected entities, and on the 1 % most abstract entities.
     level : float
         Abstractness in [0, 1], weighted by mass.
     spread : float
-        Effective number of entities, exp of the entropy of their mass.
+        The effective number of entities: exp of the entropy of their mass.
     """
 
     connected: float
@@ -72,15 +72,15 @@ class Holes:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What the entities with the most mass are like, for each of n queries.
+    """Properties of the entities with the most mass, for each of n queries.
 
     Parameters
     ----------
     abstract : (n,) array of float
-        Mean abstractness, in [0, 1], of the first ten.
+        Mean abstractness, in [0, 1], of the first ten entities.
     similar : (n,) array of float
-        Mean relevance to the query, in [0, 1], of ranks 60 to 100: the similarity of an entity's best passage, as the
-        walk weighs it.
+        Mean relevance to the query, in [0, 1], of the entities with ranks 60 to 100. The relevance of an entity is the
+        similarity of its best passage, with the walk's weights.
     """
 
     abstract: FloatArray
@@ -88,9 +88,9 @@ class Headline:
 
 
 def headline_of(masses: FloatArray, heights: FloatArray, relevance: FloatArray) -> Headline:
-    """Measure (n, E) masses of entities with their (E,) abstractness and (n, E) relevance; ties by place.
+    """Measure (n, E) masses of entities with (E,) abstractness and (n, E) relevance; equal masses are in row order.
 
-    `similar` is NaN where there are fewer than 100 entities.
+    `similar` is NaN if there are fewer than 100 entities.
     """
     order = np.argsort(-masses, axis=1, kind="stable")
     later = np.take_along_axis(relevance, order[:, LATER], axis=1)
@@ -99,10 +99,11 @@ def headline_of(masses: FloatArray, heights: FloatArray, relevance: FloatArray) 
 
 
 def headlines(dataset: Dataset) -> dict[str, tuple[Headline, Headline]]:
-    """By graph, the headline of the directed and of the undirected walk.
+    """Return, for each graph, the headlines of the directed and of the undirected walk.
 
-    Reconstructed: the paper prints two changes and no formula. The released code has a side experiment that walks the
-    entities alone from the entities of the facts, and writes down abstractness and relevance of the first hundred.
+    Reconstructed: the paper prints two changes and no formula. The released code contains an experiment that walks over
+    the entities alone from the entities of the facts, and records abstractness and relevance of the first hundred
+    entities.
     """
     walks = FlowWalk(dataset, PAPER), FlowWalk(dataset, ABLATIONS[UNDIRECTED])
     facts, heights = walks[0].facts, walks[0].heights
@@ -129,7 +130,10 @@ def headlines(dataset: Dataset) -> dict[str, tuple[Headline, Headline]]:
 
 
 def change_of(directed: FloatArray, undirected: FloatArray) -> tuple[float, float, float]:
-    """Change of a mean by direction, per cent, with its 95 % bootstrap interval (10,000 resamples of the queries)."""
+    """Return the change of a mean by the direction, in percent, with its 95 % bootstrap interval.
+
+    The bootstrap has 10,000 resamples of the queries.
+    """
     rows = np.random.default_rng(0).integers(0, len(directed), (10_000, len(directed)))
     found = 100 * (directed[rows].mean(axis=1) / undirected[rows].mean(axis=1) - 1)
     low, high = np.quantile(found, [0.025, 0.975])
@@ -149,7 +153,7 @@ def _headline_table(found: Mapping[str, tuple[Headline, Headline]]) -> str:
 
 
 def _headline_verdicts(found: Mapping[str, tuple[Headline, Headline]]) -> list[Verdict]:
-    """Whether the paper's two headline figures are seen here."""
+    """Return the verdicts on whether the paper's two headline figures occur here."""
     changes = {
         name: {graph: change_of(getattr(one, name), getattr(other, name)) for graph, (one, other) in found.items()}
         for name in PRINTED
@@ -184,7 +188,7 @@ def _headline_verdicts(found: Mapping[str, tuple[Headline, Headline]]) -> list[V
 
 
 def can_walk(dataset: Dataset) -> bool:
-    """Whether a data set has the embedded facts that the walk needs."""
+    """Return True if a data set has the embedded facts that the walk needs."""
     try:
         load_facts(dataset)
     except InsufficientDataError:
@@ -193,7 +197,7 @@ def can_walk(dataset: Dataset) -> bool:
 
 
 def answers_of(dataset: Dataset, variants: Mapping[str, FlowParameters]) -> tuple[list[Answers], dict[str, Holes]]:
-    """What every variant finds, and where its mass lies."""
+    """Return the passages that every variant finds, and where its mass is."""
     answers, holes = [], {}
     for name, parameters in variants.items():
         walk, found, masses = FlowWalk(dataset, parameters), {}, []
@@ -208,13 +212,13 @@ def answers_of(dataset: Dataset, variants: Mapping[str, FlowParameters]) -> tupl
 
 
 def _degrees(walk: FlowWalk) -> FloatArray:
-    """(E,) links and passages of each entity."""
+    """Return an (E,) array with the number of links and passages of each entity."""
     links = np.diff(walk.facts.links.tocsr().indptr)
     return np.asarray(links + np.diff(walk.facts.mentions.tocsc().indptr), dtype=np.float64)
 
 
 def holes_of(masses: FloatArray, degrees: FloatArray, heights: FloatArray) -> Holes:
-    """Measure (queries, E) masses; an entity tied with the last of a hundredth stands by its place."""
+    """Measure (queries, E) masses; position decides which of equal entities belong to the highest 1 %."""
     shares = masses / masses.sum(axis=1, keepdims=True)
     count = max(1, round(TOP * len(heights)))
     connected, abstract = (np.argsort(-by, kind="stable")[:count] for by in (degrees, heights))
@@ -228,7 +232,7 @@ def holes_of(masses: FloatArray, degrees: FloatArray, heights: FloatArray) -> Ho
 
 
 def semflow_page(dataset: Dataset) -> tuple[Page, Table]:
-    """The ablations, the sweeps and the black holes on one data set with facts."""
+    """Return the page with the ablations, the sweeps and the black holes on one data set with facts, and the table."""
     variants = dict(ABLATIONS)
     for field, values in SWEEPS.items():
         for value in values:
@@ -284,7 +288,7 @@ def semflow_page(dataset: Dataset) -> tuple[Page, Table]:
 
 
 def _changed(field: str, value: float, *, directed: bool = True) -> FlowParameters:
-    """The paper's numbers but for one."""
+    """Return the paper's constants with one of them changed."""
     number: dict[str, Any] = {field: value}
     return replace(PAPER, directed=directed, **number)
 
@@ -317,7 +321,7 @@ def _sweep_table(found: Table, names: Mapping[FlowParameters, str]) -> str:
 
 
 def _direction(found: Table) -> list[Verdict]:
-    """The claim that the paper is named after."""
+    """Return the verdicts on the claim that gives the paper its name."""
     gains = {str(m): 100 * (found[FULL].means[m] - found[UNDIRECTED].means[m]) for m in MEASURES}
     return [
         judge("The directed walk beats the undirected walk with the same seeds", gains, 0.1, shown=points),
@@ -330,7 +334,7 @@ def _direction(found: Table) -> list[Verdict]:
 
 
 def _parts(found: Table) -> list[Verdict]:
-    """What is lost without each part."""
+    """Return the verdicts on the loss without each part."""
     lost = {name: {m: 100 * (found[FULL].means[m] - found[name].means[m]) for m in MEASURES} for name in PARTS}
     return [
         judge(f"Each part of the walk raises {m}", {n: lost[n][m] for n in PARTS}, 0.1, shown=points) for m in MEASURES
@@ -338,7 +342,7 @@ def _parts(found: Table) -> list[Verdict]:
 
 
 def _holes(holes: Mapping[str, Holes]) -> list[Verdict]:
-    """Whether direction keeps mass out of the places that the paper calls black holes."""
+    """Return the verdicts on whether the direction keeps mass away from what the paper calls black holes."""
     with_it, without = holes[FULL], holes[UNDIRECTED]
     return [
         judge(
@@ -369,7 +373,7 @@ def _holes(holes: Mapping[str, Holes]) -> list[Verdict]:
 
 
 def _numbers(found: Table, variants: Mapping[str, FlowParameters]) -> list[Verdict]:
-    """Whether the paper's numbers are near the best of their sweep."""
+    """Return the verdicts on whether the paper's constants are near the best constants of their sweep."""
     measure, out = MEASURES[0], {}
     for field, values in SWEEPS.items():
         swept = [_changed(field, value) for value in values]

@@ -1,4 +1,4 @@
-"""The studies: which pipelines each compares, and what it asks."""
+"""The studies: the pipelines that each study compares, and its question."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ RARE = 3
 
 
 def halves(dataset: Dataset) -> dict[str, IntArray]:
-    """The rows of the tuning and of the confirming queries, by the MD5 of their ids."""
+    """Return the rows of the tuning queries and of the confirming queries, by the MD5 of their ids."""
     ids = [query.id for query in dataset.queries]
     return {"tune": split_by_id(ids, "tune"), "confirm": split_by_id(ids, "confirm")}
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One question put to the data.
+    """A question that the data answers.
 
     Parameters
     ----------
     name, title, question : str
     systems : callable
-        ``systems(dataset name, rankings of the other part) -> list of System``; whatever is fitted is fitted on
-        those rankings, without labels.
+        ``systems(dataset name, rankings of the other part) -> list of System``. Values are fitted on these rankings,
+        without labels.
     baseline : str
-        What wins, losses and p are against.
+        The system with which wins, losses and p-values compare.
     limit : int
-        Hits of every source.
+        Number of hits of every source.
     graph_limit : int, optional
-        Hits of the graph, where it is let loose; default `limit`.
+        Number of hits of the graph, if it differs from `limit`.
     sources : tuple of str
-        Sources it fuses.
+        The sources that the study fuses.
     split : callable
-        ``split(dataset) -> rows of the queries by part``, two parts.
+        ``split(dataset) -> rows of the queries by part``, with two parts.
     measures : tuple of Measure
-        The columns; LastHop@10 is always one.
+        The columns; LastHop@10 is always one of them.
     differences : tuple of Measure
-        A second table holds the differences to the baseline in these, with their paired 95 % bootstrap intervals.
+        A second table has the differences to the baseline in these measures, with paired 95 % bootstrap intervals.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Study:
 
 
 def configuration(dataset: str) -> tuple[float, int]:
-    """The paper's vector weight and graph cap for a data set; those of MuSiQue where it has none."""
+    """Return the paper's vector weight and graph cap for a data set; the values of MuSiQue if the paper gives none."""
     return next((found for name, found in PAPER.items() if dataset.startswith(name)), PAPER["musique"])
 
 
@@ -109,19 +109,19 @@ def _own(*names: str) -> list[System]:
 
 
 def table_one(dataset: str, other: Rankings) -> list[System]:
-    """Vectors, RRF and the paper's two configurations."""
+    """Return vectors, RRF and the paper's two configurations."""
     found = _own("vector", "graph", "rrf", "paper", "paper-2wiki", "default")
     uncapped = _pipeline(dataset, "percentile", "boltzmann", weight=0.3)
     return [*found, pipeline_system("paper, vector .3, no cap", uncapped, TWO)]
 
 
 def against_rrf(dataset: str, other: Rankings) -> list[System]:
-    """The same, with RRF as the baseline: the comparison the paper does not report."""
+    """Return the same systems with RRF as the baseline, a comparison that the paper does not report."""
     return _own("rrf", "vector", "paper", "paper-2wiki", "default")
 
 
 def calibrations(dataset: str, other: Rankings) -> list[System]:
-    """Four calibrations under the linear and the Boltzmann rule, at the paper's weight and cap."""
+    """Return four calibrations with the linear and the Boltzmann rule, at the paper's weight and cap."""
     _, cap = configuration(dataset)
     reference = _reference(other)
     found = _own("vector", "rrf")
@@ -136,7 +136,7 @@ def calibrations(dataset: str, other: Rankings) -> list[System]:
 
 
 def _bent(system: System) -> Answer:
-    """The same system on scores passed through exp(5s): what keeps ranks only does not notice."""
+    """Return the same system on scores transformed by exp(5s); a system that uses only ranks gives the same answer."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         bent = {
@@ -149,7 +149,7 @@ def _bent(system: System) -> Answer:
 
 
 def temperatures(dataset: str, other: Rankings) -> list[System]:
-    """The automatic temperature and fixed ones."""
+    """Return systems with the automatic temperature and with fixed temperatures."""
     _, cap = configuration(dataset)
     found = _own("vector")
     auto = _pipeline(dataset, "percentile", "boltzmann", cap)
@@ -161,7 +161,7 @@ def temperatures(dataset: str, other: Rankings) -> list[System]:
 
 
 def caps(dataset: str, other: Rankings) -> list[System]:
-    """The cap on the graph list, in both readings."""
+    """Return systems with a cap on the graph list, for both interpretations of the cap."""
     found = _own("vector")
     for cap in (None, 10, 20, 30, 50, 100):
         pipeline = _pipeline(dataset, "percentile", "boltzmann", cap)
@@ -174,7 +174,7 @@ def caps(dataset: str, other: Rankings) -> list[System]:
 
 
 def explosion(dataset: str, other: Rankings) -> list[System]:
-    """The whole graph list, thousands long, and what cures it."""
+    """Return systems with the whole graph list of thousands of hits, and systems with a remedy."""
     found = _own("vector", "graph", "rrf")
     slice_ = _pipeline("", "percentile", "boltzmann", weight=0.3)
     found.append(pipeline_system("paper's rule, vector .3, no cap", slice_, TWO))
@@ -189,7 +189,7 @@ def explosion(dataset: str, other: Rankings) -> list[System]:
 
 
 def convex_or_rrf(dataset: str, other: Rankings) -> list[System]:
-    """Reciprocal rank fusion against convex combination, two sources and three."""
+    """Return reciprocal rank fusion and convex combination, with two sources and with three."""
     found = _own("rrf", "weighted-rrf", "vector", "graph", "bm25")
     for share in (0.8, 0.7, 0.5, 0.3):
         pipeline = FusionPipeline.convex({"vector": share, "graph": 1 - share})
@@ -205,7 +205,7 @@ def convex_or_rrf(dataset: str, other: Rankings) -> list[System]:
 
 
 def rank_constants(dataset: str, other: Rankings) -> list[System]:
-    """Reciprocal rank fusion over its one number, at equal weights and at the design record's."""
+    """Return reciprocal rank fusion with several rank constants, with equal weights and the design record's weights."""
     found = _own("vector")
     for constant in CONSTANTS:
         equal = FusionPipeline.reciprocal_rank(rank_constant=constant)
@@ -217,9 +217,9 @@ def rank_constants(dataset: str, other: Rankings) -> list[System]:
 
 
 def hard_slice(dataset: Dataset) -> dict[str, IntArray]:
-    """The rows of the queries whose last hop is not among the vectors' first ten, and of the rest.
+    """Return the rows of the queries whose last hop is not among the vectors' first ten hits, and the other rows.
 
-    Reconstructed: the paper calls 66 queries hard, and of its description only the size and the counts are left.
+    Reconstructed: the paper calls 66 queries hard, but gives only their number and the counts.
     """
     ids = [passage.id for passage in dataset.passages]
     hard = np.zeros(len(dataset.queries), dtype=bool)
@@ -230,7 +230,10 @@ def hard_slice(dataset: Dataset) -> dict[str, IntArray]:
 
 
 def exact_matches(dataset: Dataset) -> list[list[str]]:
-    """Per query the passages that hold a quoted phrase of it, or a rare word (of four letters or more, in any case)."""
+    """Return, for each query, the passages that contain one of its quoted phrases or words, if few passages contain it.
+
+    A word has at least four letters, in upper or lower case.
+    """
     texts = {passage.id: passage.content.casefold() for passage in dataset.passages}
     holders: dict[str, list[str]] = {}
     for name, text in texts.items():
@@ -246,13 +249,13 @@ def exact_matches(dataset: Dataset) -> list[list[str]]:
 
 
 def by_exact_match(dataset: Dataset) -> dict[str, IntArray]:
-    """The rows of the queries that some passage matches exactly, and of the rest."""
+    """Return the rows of the queries that a passage matches exactly, and the other rows."""
     matched = np.array([bool(held) for held in exact_matches(dataset)], dtype=bool)
     return {"exact": np.flatnonzero(matched), "rest": np.flatnonzero(~matched)}
 
 
 def exact_bonus(dataset: str, other: Rankings) -> list[System]:
-    """The design record with exact matches as one more ranked source, at several weights."""
+    """Return the pipeline of the design record with exact matches as one more ranked source, at several weights."""
     found = [*_own("vector", "bm25", "convex-three"), replace(OWN_SYSTEMS["weighted-rrf-three"], name="design record")]
     for weight in (0.35, 1.0, 2.0):
         pipeline = FusionPipeline.reciprocal_rank({**DESIGN, "exact": weight})

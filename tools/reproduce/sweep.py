@@ -1,4 +1,4 @@
-"""667 configurations of the paper's rules: what the best of them is worth on queries that did not choose it."""
+"""Try 667 configurations of the paper's rules: how good is the best on queries that were not used to choose it?"""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BEST = "best of all"
 
 
 def configurations() -> dict[str, FusionPipeline]:
-    """Every rule at every weight of the vectors, by name."""
+    """Return every rule at every weight of the vectors, by name."""
     return {
         f"{name}, vector {weight:g}": FusionPipeline(
             calibrator=ListCalibrator(CALIBRATORS.get(name, "percentile")),
@@ -60,18 +60,19 @@ def configurations() -> dict[str, FusionPipeline]:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What became of the configurations on one data set.
+    """The results of the configurations on one data set.
 
     Parameters
     ----------
     wins : mapping of str to int
-        Last hops found on the tuning half of the hard slice, by configuration.
+        Number of last hops found on the tuning half of the hard slice, by configuration.
     chosen : mapping of str to str
-        The best configuration by rule, and of all under ``BEST``.
+        The best configuration of each rule, and the best of all under ``BEST``.
     tuned : int
-        Queries that chose.
+        Number of queries that determined the choice.
     hard, whole : Table
-        The chosen ones, the paper's and the default on the confirming half: of the hard slice, and whole.
+        The chosen configurations, the paper's and the default on the confirming half: on its hard slice, and on all of
+        it.
     """
 
     wins: Mapping[str, int]
@@ -81,14 +82,15 @@ class Sweep:
     whole: Table
 
     def of(self, name: str) -> int:
-        """Last hops that the chosen configuration of a rule found where it was chosen."""
+        """Return the number of last hops that a rule's chosen configuration found on the tuning half."""
         return self.wins[self.chosen[name]]
 
 
 def sweep(dataset: Dataset, pipelines: Mapping[str, FusionPipeline]) -> Sweep:
     """Try every configuration on one half of the hard slice, and the best of each rule on the other half.
 
-    The best finds most last hops in the first ten; of equals the higher Recall@5 decides, then the order of trial.
+    The best configuration finds most last hops among the first ten. Of equally good configurations, the one with the
+    higher Recall@5 is chosen, and then the one that was tried first.
     """
     runs = search_sources(ExperimentInput(dataset, LIMIT), TWO)
     both, hard = halves(dataset), hard_slice(dataset)["hard"]
@@ -139,7 +141,7 @@ def sweep(dataset: Dataset, pipelines: Mapping[str, FusionPipeline]) -> Sweep:
 
 
 def sweep_page(datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Callable[[str], object]) -> Page | None:
-    """The page on the sweep, over the data sets that the paper has a setting for."""
+    """Return the page about the sweep, over the data sets for which the paper has a setting; None if there is none."""
     pipelines, found = configurations(), dict[str, Sweep]()
     for name in sorted(PAPERS.keys() & datasets.keys()):
         say(f"{name}: {len(pipelines)} configurations")
@@ -155,7 +157,7 @@ def sweep_page(datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: 
 
 
 def page_of(found: Mapping[str, Sweep]) -> Page:
-    """The tables and what they say."""
+    """Return the page with the tables and the conclusions from them."""
     parts = [
         "The paper tries 667 configurations of its rules on its 66 hard queries. It reports 26 wins for its rule, "
         "log-linear, power mean and Tsallis, 25 for copula and Plackett-Luce, and 23 for RRF. The paper does not "

@@ -1,8 +1,8 @@
-"""The figures of docs/guide/thresholds.md on confidence: python tools/research/confidence.py DATA_DIR NAME… OUT.json
+"""Measure the confidence for docs/guide/thresholds.md: python tools/research/confidence.py DATA NAME… OUT.json
 
-bayesian-bm25 is a row where it is installed. Every corpus is asked its own questions, those of all sets of another
-topic, and its own after the passages of either half of the questions are taken away. Probabilities are fitted on one
-half and scored on the other.
+bayesian-bm25 is a row if it is installed. Every corpus is asked its own questions, and the questions of all data sets
+with another topic. Then the passages of either half of the questions are removed, and its own questions are asked
+again. Probabilities are fitted on one half and scored on the other half.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The confidence without vectors, as docs/guide/thresholds.md has it: python tools/research/confidence_by_words.py DIR…
+"""Measure the confidence without vectors: python tools/research/confidence_by_words.py DIR…
 
-Every corpus is asked its own questions and those of the folders of another topic, and its own after the passages of
-either half of the questions are taken away. The walk and BM25 answer. `words` is the share of the question's words in
-the first hits, which was the whole confidence before; `confidence` multiplies it by what one hit has at once.
+Every corpus is asked its own questions, and the questions of the folders with another topic. Then the passages of
+either half of the questions are removed, and its own questions are asked again. The walk and BM25 answer. `words` is
+the share of the question's words in the first hits, which was the whole confidence in earlier versions. `confidence` is
+this share multiplied by a factor that grows with the number of rare words in a single hit.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LEAST = 0.2
 
 
 def judged(corpus, questions):
-    """(n, 2) for each question: the share of its words, and the confidence."""
+    """Return an (n, 2) array: for each question, the share of its words, and the confidence."""
     graph = build_graph(corpus.passages)
     sources, rows = (GraphSource(graph), LexicalSource(graph)), []
     for question in questions:

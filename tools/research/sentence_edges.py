@@ -1,4 +1,4 @@
-"""Edges weighed by the sentences that make them: measured, not built (docs/research/lexical-walk.md)."""
+"""Edge weights from the sentences that create an edge: measured (docs/research/lexical-walk.md), but not used."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])|\n+")
 
 
 def sentence_evidence(texts, mentions, entities, normalise, tokenize, vocabulary, indptr, indices):
-    """(terms, edges) csr of 0 and 1: which words stand in the sentences that make an edge, in both directions.
+    """Return a (terms, edges) csr matrix of 0 and 1: which words occur in the sentences of an edge, in both directions.
 
-    An edge joins a passage and an entity it mentions; its sentences are those of the passage's text that hold the
-    entity's normalised name. texts: (P,); mentions: (P, E) csr; indptr, indices: the walk's edges, passages first.
+    An edge links a passage to an entity that the passage mentions. Its sentences are the passage's sentences that
+    contain the entity's normalized name. texts: (P,); mentions: (P, E) csr; indptr, indices: the walk's edges, passages
+    first.
     """
     size, words = len(texts), {}
     for row, text in enumerate(texts):
@@ -36,9 +37,10 @@ def sentence_evidence(texts, mentions, entities, normalise, tokenize, vocabulary
 
 
 def sentence_weights(weights, evidence, terms, idf, anchored_mass, gain=3.0):
-    """Weights of the walk's edges x (1 + gain x A x idf share of `terms` in the edge's sentences).
+    """Return the walk's edge weights, multiplied by a factor for the query's words in the edges' sentences.
 
-    terms: the query's distinct known words that are in none of its names; idf: theirs; A: min(1, anchored mass).
+    The factor is 1 + gain x A x (the share of the idf of `terms` in the edge's sentences). terms: the query's distinct
+    known words that are in none of its names; idf: their idf; A: min(1, anchored mass).
     """
     if not len(terms):
         return weights

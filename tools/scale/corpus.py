@@ -1,12 +1,12 @@
-"""A corpus of any size made of real passages: Zipf-like names, titles that are unique, links that are real.
+"""Make a corpus of any size from real passages: names with a Zipf-like distribution, unique titles, real links.
 
     python tools/scale/corpus.py 1000000 FOLDER [--data DIR ...]
 
-Real passages are repeated with other names. In each copy, the names that titles are made of get an ending of the copy's
-own, in titles and texts alike, so that a passage links to the passages of its copy that the real one links to; all
-other names get the ending of a copy drawn by Zipf's law, so that few names stand in very many passages and most in few.
-Embeddings are those of the real passages, shifted by copy and by passage. All of it follows from the numbers of the
-copy and the passage: a larger corpus begins with the smaller one.
+Real passages are repeated with changed names. In each copy, the names in titles get the copy's own ending, in titles
+and texts alike; so a passage links to the same passages of its copy as the real passage does. All other names get the
+ending of a copy that is drawn by Zipf's law, so that a few names occur in very many passages, and most names in few.
+Embeddings are those of the real passages, shifted by copy and by passage. Everything is determined by the numbers of
+the copy and the passage, so a larger corpus begins with the smaller one.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ POWER, OFFSET, NOISE = 1.3, 0.6, 0.5
 
 
 def default_data() -> list[Path]:
-    """Folders of real passages: the shared ones where they are there, else what the repository holds."""
+    """Return folders of real passages: the shared folders if they exist, otherwise those of the repository."""
     shared = [SHARED / name for name in ("2wiki", "musique")]
     return shared if all(one.is_dir() for one in shared) else [BUNDLED]
 
 
 class ZipfCorpus:
-    """Passages, questions and embeddings of a corpus of any size; see the module."""
+    """The passages, questions and embeddings of a corpus of any size; see the module's docstring."""
 
     def __init__(self, folders: list[Path] | None = None) -> None:
         self.folders = default_data() if folders is None else folders
@@ -51,7 +51,7 @@ class ZipfCorpus:
 
     @cached_property
     def _names(self) -> tuple[frozenset[str], dict[str, int]]:
-        """Words that titles own, and a number for every other run of capitalised words."""
+        """Return the words that occur in titles, and a number for every other sequence of capitalized words."""
         found: Counter[str] = Counter()
         for one in self.base:
             found.update(set(_WORD.findall(one["text"])))
@@ -88,7 +88,7 @@ class ZipfCorpus:
         return renamed
 
     def rows(self, count: int, first: int = 0) -> Iterator[dict[str, str]]:
-        """Passages `first` to `count` - 1."""
+        """Yield the passages `first` to `count` - 1."""
         renamed, at = None, -1
         for number in range(first, count):
             copy, place = divmod(number, len(self.base))
@@ -103,7 +103,7 @@ class ZipfCorpus:
             yield {"id": f"{copy:04d}-{one['id']}", "title": title, "text": text}
 
     def vectors(self, count: int, first: int = 0) -> np.ndarray[Any, Any]:
-        """(count - first, d) array of float32: their embeddings."""
+        """Return a (count - first, d) array of float32 with the embeddings of the passages `first` to `count` - 1."""
         base = np.concatenate([np.load(each / "passages.f16.npy") for each in self.folders]).astype(np.float32)
         out = np.empty((count - first, base.shape[1]), dtype=np.float32)
         for copy in range(first // len(base), -(-count // len(base))):
@@ -116,7 +116,7 @@ class ZipfCorpus:
         return out
 
     def questions(self, count: int, number: int) -> tuple[list[str], np.ndarray[Any, Any], list[list[str]]]:
-        """`number` questions of the copies that are whole in `count` passages: texts, embeddings, gold passage ids."""
+        """Return `number` questions of copies that are complete in `count` passages: texts, embeddings, gold ids."""
         copies = max(count // len(self.base), 1)
         vectors = np.concatenate([np.load(each / "queries.f16.npy") for each in self.folders]).astype(np.float32)
         draw = np.random.default_rng(3)
@@ -138,7 +138,7 @@ def _ending(copy: int) -> str:
 
 
 def _shift(copy: int, width: int) -> np.ndarray[Any, Any]:
-    """What a copy's embeddings are shifted by; nothing in the first, which is the real corpus."""
+    """Return the vector by which a copy's embeddings are shifted; zero for the first copy, which is the real corpus."""
     drawn = np.random.default_rng((copy, 4)).standard_normal(width, dtype=np.float32)
     return OFFSET * (copy > 0) * drawn / np.linalg.norm(drawn)
 

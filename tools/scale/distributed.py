@@ -1,12 +1,12 @@
-"""What shards cost beside one process: CPU, memory and equality of the index, and questions a second and core.
+"""Compare shards with one process: CPU and memory of the build, equality of the index, and questions per second.
 
     python tools/scale/distributed.py CORPUS.jsonl [QUERIES.jsonl] [--engines local,ray,spark] [--shards 10]
     [--workers 2] [--speedup 1,2,4,8] [--json FILE]
 
-Every build is a process of its own. CPU is that of the work: an engine's own processes are not in it. With --speedup
-it is built by so many processes of this machine instead; as it may have fewer cores, the time of n workers is computed
-from measured seconds of processor: those of this process, and for each map those of the busiest of n workers, each of
-which takes the next task when it is done with one (the critical path).
+Every build is a separate process. CPU is the time of the tasks, without an engine's own processes. With --speedup, the
+index is built with the given numbers of processes on this machine. The machine may have fewer cores, so the time of n
+workers is computed from measured processor seconds: the seconds of this process plus, for each map, the seconds of the
+busiest of n workers, if each worker takes the next task when it is free (the critical path).
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ if __name__ == "__main__":
 
 
 def keep(file: Path | None, figures: dict[str, Any]) -> None:
-    """Write the figures."""
+    """Write the figures to `file`; do nothing if it is None."""
     if file:
         file.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def run(program: str, *arguments: object) -> dict[str, float]:
-    """What the program says on its last line."""
+    """Run a program, and return the figures in its last line."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(program)
         script.flush()
@@ -85,7 +85,7 @@ def run(program: str, *arguments: object) -> dict[str, float]:
 
 
 def busiest(tasks: list[float], workers: int) -> float:
-    """Seconds until the last of so many workers is done, where each takes the next task when it is free."""
+    """Return the seconds until the last of `workers` workers is done, if each takes the next task when it is free."""
     free = [0.0] * workers
     for one in tasks:
         heapq.heapreplace(free, free[0] + one)
@@ -93,7 +93,7 @@ def busiest(tasks: list[float], workers: int) -> float:
 
 
 def speedup(corpus: Path, folder: Path, shards: int, counts: list[int]) -> dict[str, dict[str, float]]:
-    """Seconds of processor and of the critical path, by the number of workers."""
+    """Return the processor seconds and the seconds of the critical path, by the number of workers."""
     found = {}
     for workers in counts:
         built = run(PATH, corpus, folder / "many", shards, workers)
@@ -107,7 +107,7 @@ def speedup(corpus: Path, folder: Path, shards: int, counts: list[int]) -> dict[
 
 
 def main() -> None:
-    """Build, ask, print."""
+    """Build the indexes, ask the questions, and print the figures."""
     reads = argparse.ArgumentParser(description=__doc__)
     reads.add_argument("corpus", type=Path)
     reads.add_argument("queries", type=Path, nargs="?")

@@ -1,13 +1,13 @@
-"""What an index costs from ten thousand passages on: building, disk, opening, searching, updating.
+"""Measure the cost of an index of ten thousand passages or more: building, disk, opening, searching, updating.
 
     python tools/scale/measure.py 10000 100000 1000000 [--work FOLDER] [--json FILE] [--data DIR ...] [--queries 200]
     [--steps build shards open search share update] [--ways auto all listed]
 
-The corpus is that of corpus.py. Every step runs in a process of its own, on one thread. Seconds of building are
-processor time without making the corpus; "private" is memory of the process's own (Private_Dirty of smaps_rollup),
-"mapped" what it has looked at of mapped files, which others share and the system may drop (Private_Clean, while only
-one process maps them); the vector store's list is made beforehand by exact comparison and not timed. Growth is the
-exponent of the size between the smallest and the largest corpus.
+The corpus is the corpus of corpus.py. Every step runs in a separate process, on one thread. The seconds of building are
+processor time without the time to make the corpus. "private" is memory of the process alone (Private_Dirty of
+smaps_rollup). "mapped" is the part of mapped files that the process has read; other processes share it, and the system
+may drop it (Private_Clean, while only one process maps the files). The vector store's lists are computed beforehand by
+exact comparison, and not measured. Growth is the exponent of the size between the smallest and the largest corpus.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ STEPS = ("build", "shards", "open", "search", "share", "update")
 
 
 def private_mb(kind: str = "Dirty") -> float:
-    """Memory that is this process's own, in MB; "Clean": pages of mapped files that no other process has mapped now."""
+    """Return the memory of this process alone, in MB; "Clean": pages of mapped files that no other process maps."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(f"Private_{kind}:")) / 1024
 
 
 def peak_mb() -> float:
-    """The most the process has held so far, shared pages included."""
+    """Return the highest memory of the process so far, in MB, shared pages included."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def clocked(call: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> tuple[Any, float, float]:
-    """What a call gives, with its seconds by the clock and of the processor."""
+    """Return the return value of a call, its seconds by the clock, and its processor seconds."""
     wall, cpu = time.perf_counter(), clock()
     found = call()
     return found, time.perf_counter() - wall, clock() - cpu
 
 
 def build(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Build an index and keep it in a folder."""
+    """Build an index, and save it in a folder."""
     from phasegraph.graph.corpus.folder import Folder
     from phasegraph.graph.index.graph_index import GraphIndex
 
@@ -73,7 +73,7 @@ def build(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace
 
 
 def shards(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Build it in shards, from files to a folder, in one process and without workers."""
+    """Build the index in shards, from files to a folder, in one process without workers."""
     from phasegraph.distributed import build_index
 
     files, out = (folder.with_name(f"{folder.name}-{name}") for name in ("files", "shards"))
@@ -93,7 +93,7 @@ def shards(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
 
 
 def open_index(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> Mapping[str, object]:
-    """Open it, for updating and for searching."""
+    """Open the index, for updates and for searches."""
     from phasegraph.graph import GraphSource, load_graph
     from phasegraph.graph.index.graph_index import GraphIndex
 
@@ -131,7 +131,7 @@ def open_index(made: ZipfCorpus, size: int, folder: Path, options: argparse.Name
 
 
 def search(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Ask it, by every way of comparing."""
+    """Search the index with every way of comparing."""
     from phasegraph.graph import GraphSource, WalkSettings, load_graph
     from phasegraph.ranking import Ranking
 
@@ -168,7 +168,7 @@ def search(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
 
 
 def nearest(held: Any, vectors: Any, count: int) -> list[tuple[list[int], Any]]:
-    """Rows and cosines of the passages nearest to each question, read in blocks."""
+    """Return the rows and cosines of the passages nearest to each question; the vectors are read in blocks."""
     rows = np.empty((len(vectors), 0), dtype=np.int64)
     near = np.empty((len(vectors), 0), dtype=np.float32)
     for first in range(0, len(held), 50_000):
@@ -185,7 +185,7 @@ def nearest(held: Any, vectors: Any, count: int) -> list[tuple[list[int], Any]]:
 
 
 def update(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Add a batch, another, and remove the first, as a retriever of the folder does it; then merge all of it."""
+    """Add two batches and remove the first, as a retriever of the folder does, and then merge all changes."""
     from phasegraph.graph.corpus.corpus import Corpus
     from phasegraph.graph.corpus.folder import Folder
 
@@ -212,7 +212,7 @@ def update(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
 
 
 def share(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Search it in four processes at once: what each has of its own, and what all hold together."""
+    """Search the index in four processes at once; return the private memory of each, and the memory of all together."""
     context = multiprocessing.get_context("spawn")
     questions = made.questions(size, options.queries)[:2]
     barrier, said = context.Barrier(PROCESSES), context.Queue()
@@ -252,7 +252,7 @@ def _held() -> dict[str, float]:
 
 
 def growth(figures: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Exponents of the size, for every figure that both ends have."""
+    """Return the exponent of the size for every figure that the smallest and the largest corpus have."""
     sizes = sorted(map(int, figures))
     if len(sizes) < 2:
         return {}

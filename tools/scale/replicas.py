@@ -40,7 +40,7 @@ _SERVE = "import sys; from phasegraph.apps.cli import main; sys.exit(main())"
 
 
 class Replica:
-    """A server of the folder in a process of its own, and how many requests it is answering."""
+    """A server of the folder in a separate process, and the number of requests that it is answering."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Replica:
         return False
 
     def stop(self) -> None:
-        """Stop the process when its requests are answered; it gets no new ones."""
+        """Stop the process after it has answered its requests; it gets no new requests."""
         with self._turn:
             if not self._turn.wait_for(lambda: not self.busy, PATIENCE):
                 raise SystemExit("a server does not finish its requests")
@@ -81,7 +81,7 @@ class Replica:
         self.process.wait(PATIENCE)
 
     def ask(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer to a request; ConnectionError if the server cannot be reached."""
+        """Return the status and body of a request's answer; raise ConnectionError if the server is not reachable."""
         with self._turn:
             self.busy += 1
         line = http.client.HTTPConnection(self.address, timeout=60)
@@ -123,7 +123,7 @@ class Balancer:
         self.address = f"127.0.0.1:{self.server.server_port}"
 
     def ask(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """The answer of the next server that can be reached."""
+        """Return the answer of the next server that can be reached."""
         for _ in range(2 * self._count):
             with self._lock:
                 replica = next(self._turns)
@@ -135,7 +135,7 @@ class Balancer:
 
 
 def answer_of(address: str, question: str, k: int = 10) -> bytes:
-    """The bytes of a search; SystemExit where it fails."""
+    """Return the bytes of the answer to a search; raise SystemExit if the search fails."""
     status, found = post(address, question, k)
     if status != 200:
         raise SystemExit(f"{address} answered {status}: {found[:200]!r}")
@@ -143,7 +143,7 @@ def answer_of(address: str, question: str, k: int = 10) -> bytes:
 
 
 def post(address: str, question: str, k: int = 10) -> tuple[int, bytes]:
-    """Status and body of a search; status 0 where there was no answer."""
+    """Return the status and body of a search; the status is 0 if there was no answer."""
     body = json.dumps({"query": question, "k": k}).encode()
     line = http.client.HTTPConnection(address, timeout=60)
     try:
@@ -158,7 +158,7 @@ def post(address: str, question: str, k: int = 10) -> tuple[int, bytes]:
 
 @contextlib.contextmanager
 def served(folder: Path, count: int) -> Iterator[tuple[list[Replica], Balancer]]:
-    """Servers of a folder and a balancer, for the time of the block."""
+    """Run servers of a folder and a balancer for the time of the ``with`` block."""
     replicas: list[Replica] = []
     try:
         replicas.extend(Replica(folder) for _ in range(count))
@@ -175,7 +175,7 @@ def served(folder: Path, count: int) -> Iterator[tuple[list[Replica], Balancer]]
 def update_under_load(
     replicas: Sequence[Replica], balancer: Balancer, questions: Sequence[str], callers: int
 ) -> tuple[int, list[str]]:
-    """Replace each server while callers ask: how many requests were answered, and what went wrong with the others."""
+    """Replace each server while callers ask; return the number of answered requests, and the other requests' errors."""
     over, lock = threading.Event(), threading.Lock()
     answered, failed = [0], list[str]()
 
@@ -207,7 +207,7 @@ def update_under_load(
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Serve, compare, update, and print what was found."""
+    """Serve, compare, update, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--replicas", type=int, default=3)

@@ -15,12 +15,12 @@ SCRATCH = 3 * 8 + 3 * 4 + 8
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in [columns, ["---"] * len(columns), *rows])
 
 
 def number(value: float) -> str:
-    """A figure with as many places as it needs."""
+    """Return a figure as text, with the necessary number of decimals."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 

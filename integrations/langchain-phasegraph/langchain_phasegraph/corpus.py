@@ -179,7 +179,7 @@ _PAGE = 1000
 
 
 def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
-    """Read all documents of a store by id, in the store's order, and their vectors.
+    """Return the documents of a store, by id and in the store's order, and their vectors.
 
     Raise InvalidInputError if the store's class is unknown or the store is empty.
     """
@@ -368,7 +368,7 @@ class KeptDocuments(KeptPassages):
     def _check_added(self, corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
         """Raise InvalidInputError if a document with an id from metadata would replace a document with another text.
 
-        An id from metadata, such as a file name, may not identify the document.
+        Several documents can have the same id from metadata, for example the chunks of a file with its name as id.
         """
         there = corpus.records(held)
         for name, record in there.items():

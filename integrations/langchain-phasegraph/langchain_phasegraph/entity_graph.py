@@ -100,8 +100,8 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     Notes
     -----
     The constructor computes the edge weights and compiles the walk; the first search is then as fast as later searches.
-    Within a ``PhaseGraphRetriever``, the walk starts at the hits of ``vector`` (the sources in ``depends_on``). In a
-    direct call, the walk starts at the entities that the query names and at passages that contain the query's words.
+    Within a ``PhaseGraphRetriever``, the walk starts at the hits of the sources in ``depends_on``, usually ``vector``.
+    In a direct call, it starts at the entities that the query names and at passages that contain the query's words.
 
     Examples
     --------
@@ -266,7 +266,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         return list(await in_thread(lambda given: self._find(given, k, upstream, filter), query))
 
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
-        """Search, and return copies of the documents; a fusion retriever gets the originals and the ranking."""
+        """Search, and return copies of the documents; a fusing retriever gets the originals and the ranking."""
         wanted = self.k if k is None else check_count("k", k)
         if upstream is None:
             check_query(query, self.max_query_length)

@@ -531,7 +531,7 @@ def _part(retriever: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Nothing:
-    """A replacement for a BM25 index without words, which rank_bm25 cannot build."""
+    """An empty BM25 index, for documents without words; rank_bm25 cannot build an index without words."""
 
     def get_top_n(self, query: object, documents: object, n: int) -> list[Any]:
         """Return an empty list."""

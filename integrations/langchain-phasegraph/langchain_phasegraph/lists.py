@@ -93,7 +93,7 @@ def fuse_lists(
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument has another type or is out of range.
+        If an argument has a wrong type or is out of range.
 
     Examples
     --------

@@ -152,7 +152,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument is unknown, has another type or is out of range; the message names the argument.
+        If an argument is unknown, has a wrong type or is out of range; the message names the argument.
 
     Examples
     --------

@@ -503,8 +503,8 @@ class RetrieverSource(WrappedSource):
 def _only_searches(kind: Any) -> bool:
     """Return True if the class inherits ``invoke`` and ``ainvoke`` from LangChain's or phasegraph's base class.
 
-    The inherited methods only search and notify the callback handlers. They do nothing else that a direct search would
-    leave out. Phasegraph's base class also sets the configuration of the call, as :meth:`_Call._configured` does.
+    The inherited methods only search and notify the callback handlers, so a direct search has the same effect if there
+    are no handlers. Phasegraph's base class also sets the call's configuration, and so does :meth:`_Call._configured`.
     """
     plain = issubclass(kind, BaseRetriever) and "run_manager" in parameters_of(kind._get_relevant_documents)
     bases = ((one.invoke, one.ainvoke) for one in (BaseRetriever, CheckedRetriever))

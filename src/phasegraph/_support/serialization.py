@@ -109,7 +109,7 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
         )
     body = document.get("body")
     if not isinstance(body, dict):
-        raise IntegrityError("the body is missing, so the file is damaged: restore it from a backup")
+        raise IntegrityError("the field 'body' is missing, so the file is damaged: restore it from a backup")
     if deeper(body, _DEEPEST):
         raise IntegrityError(
             f"values must be nested at most {_DEEPEST} levels deep: the file is damaged, or phasegraph did not write it"
@@ -515,7 +515,9 @@ def _read_bundle(
         raise IntegrityError(f"{MANIFEST}: {error}") from error
     entries, content = document.get("arrays"), document.get("content")
     if not isinstance(entries, dict) or not isinstance(content, dict) or len(entries) > _MOST_ARRAYS:
-        raise IntegrityError(f"{MANIFEST}: arrays and content must be mappings; the file is damaged")
+        raise IntegrityError(
+            f"{MANIFEST}: 'arrays' and 'content' are not mappings, so the file is damaged: restore it from a backup"
+        )
     with ExitStack() as opened:  # open all files first, because a writer may then delete them without harm
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
         state, settled = _state(manifest, handles)
@@ -728,7 +730,8 @@ def _read_array(
     dtype, first = np.dtype(found[1].decode()), handle.tell()
     if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):
         raise IntegrityError(
-            f"{name}: shape and type must be equal to the values in {MANIFEST}; got {shape} and {dtype.str}"
+            f"{name}: shape and type differ from {MANIFEST}; got {shape} and {dtype.str}, so a file is damaged: "
+            "restore the folder from a backup"
         )
     if max(shape, default=1) > MAX_ARRAY_BYTES or first + dtype.itemsize * math.prod(shape) != size:
         raise IntegrityError(

@@ -342,7 +342,7 @@ def fit_probability(
 
     fit = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0.0, None), (None, None)])
     if not fit.success:
-        raise NotConvergedError(f"fitting the probability did not converge: {fit.message}")
+        raise NotConvergedError(f"fitting the probability did not converge: {fit.message}. Judge more questions")
     if not fit.x[0] > 0:
         raise InsufficientDataError(
             "the confidence of questions with an answer is not higher than the confidence "

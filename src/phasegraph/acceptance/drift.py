@@ -94,8 +94,8 @@ def check_drift(
     check_range("level", level, 0, 1, ends="()")
     if threshold.reference is None:
         raise InvalidInputError(
-            "check_drift needs a fitted threshold; the given threshold has no reference: fit it with a function such "
-            "as certify_threshold"
+            "check_drift needs a threshold that was fitted to judged hits; the given threshold was not: fit it with a "
+            "function such as certify_threshold"
         )
     values = check_flat("scores", scores)
     if len(queries) != len(values):

@@ -296,7 +296,7 @@ def check_orientation(judged: JudgedScores, /, source: str = "") -> None:
     raise InvalidInputError(
         f"{f'source {name!r}' if name else 'a source'} must score relevant passages higher than others; the rank "
         f"correlation of its scores with relevance is {found.value:.2f} ({LEVEL:.1%} interval {found.low:.2f} to "
-        f"{found.high:.2f}, {found.queries} judged queries): say higher_is_better=False if they are distances"
+        f"{found.high:.2f}, {found.queries} judged queries): if the scores are distances, set higher_is_better=False"
     )
 
 

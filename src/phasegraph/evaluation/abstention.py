@@ -116,8 +116,8 @@ def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abst
         whole = [row for row in kept.tolist() if not data.queries[row].judgement.passages & gone]
         if not len(lost) or not whole:
             raise InsufficientDataError(
-                f"{data.name} has too few questions: deleting the judged passages of half of them leaves no intact "
-                "question"
+                f"{data.name} has too few questions: if the judged passages of half of the questions are deleted, all "
+                "other questions lose a judged passage, too. Judge more questions"
             )
         found, left_out = _confidences(replace(inputs, dataset=without(data, gone), graph=None), systems)
         for name, values in found.items():

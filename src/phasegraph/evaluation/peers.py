@@ -20,7 +20,7 @@ Fuse: TypeAlias = Callable[[Dataset, Batch, int], "list[Scored]"]
 
 def _needs(module: str, package: str) -> None:
     if find_spec(module) is None:
-        raise MissingDependencyError(f"this peer needs {package}; pip install {package}")
+        raise MissingDependencyError(f"this system needs the package {package}: pip install {package}")
 
 
 def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:

@@ -260,7 +260,10 @@ def read_judged(
         rows = [(row, one) for row, one in enumerate(listed, start=1) if isinstance(one, Mapping)]
     queries = tuple(query for query in queries_of(file, rows, passages) if query.judgement.hops)
     if not queries:
-        raise InvalidInputError(f"{file}: no passage covers any gold span of any query")
+        raise InvalidInputError(
+            f"{file}: no passage covers any gold span of any query: check that the spans and the passages come from "
+            "the same documents"
+        )
     return queries, passages, name
 
 

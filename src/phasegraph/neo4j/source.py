@@ -186,7 +186,10 @@ class Neo4jGraphSource:
         object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
         if self.allowed is not None:
             if self.method == "gds":
-                raise InvalidInputError("method='gds' cannot hide passages: use method='neighbourhood'")
+                raise InvalidInputError(
+                    "method='gds' cannot restrict a walk to some passages (allowed=, within): use "
+                    "method='neighbourhood'"
+                )
             object.__setattr__(self, "allowed", self.allowed if callable(self.allowed) else allowed_ids(self.allowed))
 
     def within(self, allowed: Allowed) -> Neo4jGraphSource:

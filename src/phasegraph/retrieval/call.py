@@ -151,7 +151,9 @@ class Call:
         found = read_route(sources, answer)
         weights = self.pipeline.weights
         if weights is not None and all(one is None for one in found.values()) and not any(map(weights.get, found)):
-            raise InvalidInputError("a router must name a source whose weight is not 0")
+            raise InvalidInputError(
+                "a router must name a source whose weight is not 0; it named only sources with weight 0"
+            )
         return found
 
     def _take_route(self, routed: Routed | None) -> None:

@@ -196,7 +196,7 @@ class KeptPassages:
 
                 wanted = f"under {key!r}" if key is not None else "under " + ", ".join(map(repr, SOURCE_KEYS))
                 raise InvalidInputError(
-                    f"sync needs the name of each passage's document {wanted} in its metadata; passage "
+                    f"sync needs the name of a passage's document in the passage's metadata, {wanted}; passage "
                     f"{content.id or len(given)!r} has the keys {', '.join(map(repr, content.metadata)) or 'none'}: "
                     "give key="
                 )

@@ -287,7 +287,7 @@ def drained(answer: Iterable[object]) -> list[object]:
     except MemoryError:
         raise
     except Exception as error:
-        raise MalformedAnswerError(f"{type(error).__name__} raised while its hits were iterated over") from error
+        raise MalformedAnswerError(f"the source raised {type(error).__name__} while its hits were read") from error
     if len(items) > _MOST_HITS:
         raise MalformedAnswerError(f"the source yielded more than {_MOST_HITS:,} hits: return only its best hits")
     return items

@@ -70,7 +70,8 @@ class WrappedSource:
         blocks, awaits = blocks and not resolve_awaits, awaits and (self.resolve is None or resolve_awaits)
         if resolve_awaits and not awaits:
             raise InvalidTypeError(
-                f"retrievers[{self.name!r}].resolve must be a plain function; its retriever is not async"
+                f"retrievers[{self.name!r}].resolve must be a plain function, because the retriever is not async; got "
+                "a coroutine function"
             )
         self._kind: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
 

@@ -56,7 +56,7 @@ class SourceContract:
 
     def make_source(self) -> AnySource:
         """Return a source that is ready for searches; override this method."""
-        raise NotImplementedError("override make_source")
+        raise NotImplementedError("override make_source() so that it returns your source")
 
     def upstream(self) -> Mapping[str, Ranking | None]:
         """Return the rankings to pass to the source, for each name in `depends_on`; by default, each is None."""

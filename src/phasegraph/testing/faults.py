@@ -47,7 +47,7 @@ def _wrong_arity(ranking: Ranking, seconds: float) -> object:
 def _breaks_midway(ranking: Ranking, seconds: float) -> object:
     def hits() -> Iterator[tuple[str, float]]:
         yield "a", 1.0
-        raise InjectedError("injected midway")
+        raise InjectedError("injected fault: the list of hits ends with this error after the first hit")
 
     return hits()
 

@@ -52,6 +52,7 @@ def opened_folder(folder: Path) -> PassageFolder:
     """Open the folder of a retriever or of ``phasegraph index --sync``; raise InvalidInputError for other folders."""
     if not (folder / STATE).is_file():
         raise InvalidInputError(
-            f"{folder}: the folder is not from a retriever or phasegraph index --sync: it has no file {STATE}"
+            f"{folder}: neither a retriever nor phasegraph index --sync wrote this folder, because it has no file "
+            f"{STATE}: check the path"
         )
     return PassageFolder.open(folder)

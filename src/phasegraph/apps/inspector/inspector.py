@@ -321,7 +321,9 @@ class Inspector:
         does.
         """
         if not isinstance(needle, str) or not needle.strip():
-            raise InvalidInputError("give the id of a passage, or words of its title or text")
+            raise InvalidInputError(
+                f"the search for a passage needs its id, or words of its title or text; got {needle!r:.80}"
+            )
         text = needle.strip()
         records = self.collection.records
         if text in self.collection.graph.passage_rows:

@@ -248,7 +248,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         """
         text, ends = arrays["records_text"], arrays["records_ends"] if sound else offsets("records", arrays)
         if len(ends) != len(rows):
-            raise InvalidInputError(f"{len(ends)} records do not match {len(rows)} passages")
+            raise InvalidInputError(f"there must be one record per passage ({len(rows)}); got {len(ends)} records")
         packed = text, ends, rows
         if isinstance(retitled, list):
             return cls(rows, {}, packed, frozenset(map(str, retitled)))

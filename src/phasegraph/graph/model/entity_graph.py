@@ -270,7 +270,10 @@ class EntityGraph:
         if not self.passages:
             raise InvalidInputError("passages is empty: give at least one passage")
         if not self._unique():
-            raise InvalidInputError("passages must be unique; an id repeats")
+            raise InvalidInputError(
+                f"passages must be unique; {Counter(self.passages).most_common(1)[0][0]!r} repeats: give each passage "
+                "its own id"
+            )
         if not ascend(self.entities):
             raise InvalidInputError("entities must be unique and in ascending order")
         for name, (dtype, most) in _TYPES.items():
@@ -689,7 +692,9 @@ def replace_passages(
         )
     ids = tuple(passages)
     if len(set(ids)) != len(ids):
-        raise InvalidInputError("passage ids must be unique; an id occurs more than once")
+        raise InvalidInputError(
+            f"passage ids must be unique; {Counter(ids).most_common(1)[0][0]!r} repeats: give each passage its own id"
+        )
     old_rows = graph.passage_rows if isinstance(graph.passages, tuple) else _rows_of(graph.passages)
     lacking = next((name for name in ids if name not in after and name not in old_rows), None)
     if lacking is not None:

@@ -284,7 +284,9 @@ def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tru
     """
     text, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
     if text.ndim != 1 or ends.ndim != 1 or text.dtype != np.uint8 or ends.dtype != np.int64:
-        raise InvalidInputError(f"{name} must be an array of bytes and an array of end positions")
+        raise InvalidInputError(
+            f"{name} must be stored as two flat arrays: {name}_text (bytes) and {name}_ends (end positions, int64)"
+        )
     lengths = np.diff(ends, prepend=0)
     if (int(ends[-1]) if len(ends) else 0) != len(text) or (lengths < 0).any() or (ends < 0).any():
         raise InvalidInputError(f"the end positions of {name} must ascend, and the last must be the number of bytes")

@@ -130,7 +130,8 @@ class ModelAnswers:
         if not self.path.exists():
             if self.offline:
                 raise InsufficientDataError(
-                    f"{self.path}: there is no such file, and offline=True calls no model; run once without it"
+                    f"{self.path}: there is no such file, and offline=True calls no model: run once without "
+                    "offline=True"
                 )
             return {}
         found: dict[tuple[str, str], Any] = {}

@@ -165,7 +165,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument is unknown, has another type or is out of range; the message names the argument.
+        If an argument is unknown, has a wrong type or is out of range; the message names the argument.
 
     Examples
     --------
@@ -536,7 +536,10 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {"similarity_top_k": self.similarity_top_k, **{name: one.shown for name, one in self._by_name.items()}}
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
-        """Return the nodes of a result; for another phasegraph retriever, also put evidence in an :class:`Exchange`."""
+        """Return the nodes of a result.
+
+        If the caller is another phasegraph retriever, also put the evidence into the :class:`Exchange`.
+        """
         hits = self._with_parents(hits, self.whole_filters)
         if self.exchange is None:
             return nodes_of(result, hits, self._evidence_key)
@@ -593,6 +596,9 @@ def _with_nodes(spec: SourceSpec) -> SourceSpec:
 
 
 def _access_of(retrievers: Sequence[object]) -> HitAccess:
-    """Return the functions by which the core reads nodes, with the first embedding model and first corpus found."""
+    """Return the functions with which the core reads nodes.
+
+    The embedding model and the corpus are the first that a retriever in `retrievers` has.
+    """
     corpora = (one.corpus for one in retrievers if isinstance(one, EntityGraphRetriever))
     return replace(access_of(retrievers), corpus=next((one for one in corpora if one is not None), None))

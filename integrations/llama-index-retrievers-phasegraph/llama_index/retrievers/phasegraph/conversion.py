@@ -610,7 +610,7 @@ def chunk_of(triplet: Triplet) -> str | None:
 
 
 def names_own_chunks(retriever: Any) -> bool:
-    """Return True if :func:`with_own_chunks` can add to each triple of the retriever the passage that states it."""
+    """Return True if :func:`with_own_chunks` can name, for each triple of the retriever, the passage that states it."""
     if isinstance(retriever, PGRetriever):
         return all(map(names_own_chunks, retriever.sub_retrievers))
     return "_get_nodes_with_score" in vars(with_own_chunks(retriever, None))

@@ -42,7 +42,7 @@ OWN_KEYS = ("_node_content", "_node_type", "document_id", "doc_id", "ref_doc_id"
 def _own_document(node: BaseNode) -> dict[str, Any]:
     """Return the entries ``doc_id`` and ``ref_doc_id`` of a node's metadata; {} if the node has a source node.
 
-    For a node without a source node, the framework would replace these names of a document by the text "None".
+    If a node has no source node, the framework would overwrite both entries with the text "None".
     """
     if node.ref_doc_id is not None:
         return {}
@@ -233,7 +233,7 @@ NODES = Nodes()
 
 
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
-    """Read the nodes of an index by id, from its docstore or a vector store with texts, and their vectors.
+    """Return the nodes of an index by id, as :func:`nodes_of` does, and their vectors.
 
     The list of vectors is empty unless the framework's in-memory store has a vector for every node. Raise
     InvalidInputError if there are no nodes.
@@ -246,7 +246,7 @@ def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list
 
 
 def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
-    """Read the nodes of an index by id, from its docstore or a vector store with texts."""
+    """Return the nodes of an index by id, from its vector store if the store has texts, otherwise from its docstore."""
     vectors = index.vector_store
     listed = vectors.get_nodes(node_ids=None) if vectors.stores_text else index.docstore.docs.values()
     return held_by_id(node for node in listed if isinstance(node, BaseNode))

@@ -98,7 +98,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
     -----
     The constructor computes the edge weights and compiles the walk; the first search is then as fast as later searches.
     Scores are positive, higher is better, and they have no fixed range. Within a ``CalibratedFusionRetriever``, the
-    walk starts at the hits of ``vector`` (the sources in ``depends_on``). In a direct call without `seeds`, the walk
+    walk starts at the hits of the sources in ``depends_on``, usually ``vector``. In a direct call without `seeds`, it
     starts at the entities that the query names and at passages that contain the query's words.
 
     Examples
@@ -308,7 +308,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
     def _walked(self, bundle: QueryBundle, seeds: Ranking | None) -> list[NodeWithScore]:
         """Search, and return copies of the nodes.
 
-        If the caller is a fusion retriever, return the original nodes, and put the ranking in the :class:`Exchange`.
+        If the caller is a fusing retriever, return the original nodes, and put the ranking into the :class:`Exchange`.
         """
         asked = self.exchange
         limit = self._similarity_top_k if asked is None else asked.limit

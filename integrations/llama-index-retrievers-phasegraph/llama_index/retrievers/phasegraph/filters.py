@@ -254,7 +254,10 @@ def _weight(retriever: Any, row: int) -> bool:
 
 
 def _language(retriever: Any, texts: Sequence[str]) -> str | list[str]:
-    """Find the stop-word list of the index by its words, because the retriever does not store the list's name."""
+    """Return the stop-word list with which the index was built, by comparing the words of the index.
+
+    The retriever does not store the list's name. Raise InvalidInputError if no known list gives the words of the index.
+    """
     held = set(retriever.bm25.vocab_dict) - {""}
     for one in _LANGUAGES:
         if texts and set(_tokens(retriever, texts, one).vocab) - {""} == held:

@@ -44,7 +44,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument has another type or is out of range.
+        If an argument has a wrong type or is out of range.
 
     Examples
     --------

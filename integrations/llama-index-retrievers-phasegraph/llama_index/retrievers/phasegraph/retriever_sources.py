@@ -137,7 +137,7 @@ class OwnRetriever(BaseRetriever):
         return narrowed("index node", obj, filters) if filters is not None and asked else obj
 
     def for_call(self, limit: int | None, upstream: Upstream) -> Self:
-        """Return a copy of the retriever for a single search, with a new exchange."""
+        """Return a copy of the retriever for one search, with a new :class:`Exchange` of `limit` and `upstream`."""
         made = copy.copy(self)
         made.exchange = Exchange(limit, upstream)
         return made
@@ -236,7 +236,8 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) 
     """Return a copy of a retriever for a single search.
 
     A retriever of phasegraph gets an :class:`Exchange` with `limit` and `upstream`. For any other retriever, `limit`
-    replaces its own number of hits, if possible. The copy keeps repeated hits, which the framework would drop.
+    replaces its own number of hits, if possible. The copy keeps repeated hits, which the framework would drop. `seen`
+    contains cached data of an in-memory store, which later searches reuse.
     """
     made = _prepared(retriever, limit, upstream, seen)
     if isinstance(made, BaseRetriever) and hasattr(made, "__dict__"):

@@ -41,8 +41,8 @@ class TransformStep:
 class PostprocessorModel(ModelFunction):
     """A reranker that calls a node postprocessor of LlamaIndex.
 
-    If the scores of the returned nodes fall along the list, the ranking has these scores. Otherwise, the ranking has
-    only the order of the returned nodes.
+    If the scores of the returned nodes descend, the ranking has these scores. Otherwise, the ranking has only the order
+    of the returned nodes.
     """
 
     reads_hits = True
@@ -127,7 +127,7 @@ def selector_router(selector: BaseSelector, descriptions: Mapping[str, str]) -> 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument has another type or is empty.
+        If an argument has a wrong type or is empty.
     """
     return SelectorRouter(selector, descriptions)
 

@@ -49,7 +49,10 @@ class RetrieverStore(BasePydanticVectorStore):
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
-        """Delete the nodes with the ids `node_ids` that match `filters`; one of the two arguments may be None."""
+        """Delete the nodes with the ids `node_ids` that match `filters`; None means all ids, or no filters.
+
+        Raise InvalidInputError if both arguments are None.
+        """
         if node_ids is None and filters is None:
             raise InvalidInputError("delete_nodes() needs node_ids or filters; got neither")
         corpus = self.retriever._changing()
