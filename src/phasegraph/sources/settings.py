@@ -19,6 +19,9 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 OnError: TypeAlias = Literal["skip", "raise"]
 
+CALL_TIMEOUT = 10.0
+"""The default time limit of a whole call, in seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings(KnownFields):
