@@ -122,8 +122,8 @@ class FileSync:
         The function `told` receives a sentence about each sync. The function `failed` receives the reason of a failed
         sync, which is retried later. Ctrl-C during a sync raises KeyboardInterrupt.
 
-        A shell starts background processes with Ctrl-C ignored, and Python loses a KeyboardInterrupt in a finalizer.
-        Therefore, a handler of the signal sets an event, which ends the loop in both cases.
+        A shell script starts background processes with Ctrl-C ignored, and Python loses a KeyboardInterrupt in a
+        finalizer. Therefore, a handler of the signal sets an event, which ends the loop in both cases.
         """
         due, waited, syncing, stop = True, RETRY, False, Event()
 
