@@ -351,7 +351,7 @@ def test_an_interrupt_that_python_loses_ends_a_watch(files: Path, monkeypatch: A
     monkeypatch.setattr(made, "sync", lambda: str(Finalized()) and "synced")
     guard = threading.Timer(20, signal.raise_signal, [signal.SIGINT])
     guard.start()
-    made.watch(str, str)
+    made.watch(print, print)
     assert (lost, guard.is_alive()) == ([KeyboardInterrupt], True)
     guard.cancel()
     assert signal.getsignal(signal.SIGINT) is usual
@@ -362,7 +362,7 @@ def test_an_interrupt_ends_a_sync_of_a_watch(files: Path, monkeypatch: Any) -> N
     made = FileSync(files, Path("out"), None, None)
     monkeypatch.setattr(made, "sync", lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        made.watch(str, str)
+        made.watch(print, print)
 
 
 @pytest.mark.tools

@@ -301,6 +301,8 @@ class GraphRecords:
                 "records.graph() returned"
             )
         after = self.with_changes(changes)
+        if not after.passages:
+            raise InvalidInputError("the changes leave no passage: at least one passage must stay")
         touched = {record.id: record for record in changes.changed}
         gone = {*touched, *changes.removed}
         updated = replace_passages(
