@@ -321,7 +321,7 @@ def test_a_watch_tries_again_after_an_error_and_follows(files: Path, monkeypatch
     made = FileSync(files, Path("out"), None, None)
     said: list[str] = []
 
-    def changes() -> Any:
+    def changes(stop: threading.Event) -> Any:
         for number, changed in enumerate(steps):
             if number == 1:
                 (files / "b.txt").unlink()
@@ -341,8 +341,35 @@ def test_a_watch_tries_again_after_an_error_and_follows(files: Path, monkeypatch
 
 
 @pytest.mark.tools
+def test_an_interrupt_that_python_loses_ends_a_watch(files: Path, monkeypatch: Any) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    made, lost, usual = FileSync(files, Path("out"), None, None), [], signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: lost.append(raised.exc_type))
+    monkeypatch.setattr(made, "sync", lambda: str(Finalized()) and "synced")
+    guard = threading.Timer(20, signal.raise_signal, [signal.SIGINT])
+    guard.start()
+    made.watch(print, print)
+    assert (lost, guard.is_alive()) == ([KeyboardInterrupt], True)
+    guard.cancel()
+    assert signal.getsignal(signal.SIGINT) is usual
+
+
+@pytest.mark.tools
+def test_an_interrupt_ends_a_sync_of_a_watch(files: Path, monkeypatch: Any) -> None:
+    made = FileSync(files, Path("out"), None, None)
+    monkeypatch.setattr(made, "sync", lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        made.watch(print, print)
+
+
+@pytest.mark.tools
 def test_a_watching_process_follows_files_until_it_is_interrupted(files: Path) -> None:
-    command = [sys.executable, "-u", "-c", "import sys; from phasegraph.apps.cli import main; sys.exit(main())"]
+    ignored = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)"  # as in a shell's background process
+    code = f"{ignored}; from phasegraph.apps.cli import main; sys.exit(main())"
+    command = [sys.executable, "-u", "-c", code]
     process = subprocess.Popen(
         [*command, "index", "notes", "--out", "notes/out", "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

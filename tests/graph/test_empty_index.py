@@ -11,11 +11,18 @@ import numpy as np
 import pytest
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph import EdgeWeights, GraphIndex, GraphSource, NameSynonyms
+from phasegraph.graph import (
+    EdgeWeights,
+    EntityGraph,
+    GraphIndex,
+    GraphSource,
+    NameSynonyms,
+    graph_from_extractions,
+    load_graph,
+)
 from phasegraph.graph.corpus.change import Change, joined
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import graph_index
-from phasegraph.graph.index.empty_index import EmptyIndex
 from phasegraph.graph.walk.integration import prepare
 
 ROWS = [
@@ -35,13 +42,15 @@ def built(rows: Any = ROWS, vectors: Any = VECTORS, **more: Any) -> GraphIndex:
 
 def emptied(index: GraphIndex) -> GraphIndex:
     """The index after a change that deletes all passages."""
-    return Change(tuple(index.records)).made_in(index)
+    empty = Change(tuple(index.records)).made_in(index)
+    assert (list(empty.records), empty.graph.passages, empty.log) == ([], (), None)
+    return empty
 
 
 @pytest.mark.parametrize("logged", [False, True])
 @pytest.mark.parametrize("vectors", [None, VECTORS])
 def test_an_index_that_is_filled_again_is_the_index_of_a_build(
-    vectors: Any, logged: bool, monkeypatch: pytest.MonkeyPatch
+    vectors: Any, logged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = built(vectors=vectors)
     if logged:
@@ -49,21 +58,20 @@ def test_an_index_that_is_filled_again_is_the_index_of_a_build(
         index = index.replace(["a"], None)
         assert index.log is not None
     empty = emptied(index)
-    assert isinstance(empty, EmptyIndex)
-    assert (list(empty.records), empty.compact()) == ([], empty)
-    assert emptied(empty).replace([], None) is not None
-    for one in (empty, copy.deepcopy(empty)):
+    empty.save(tmp_path / "index")
+    for one in (empty, emptied(empty), copy.deepcopy(empty), *(GraphIndex.load(tmp_path / "index") for _ in range(2))):
         new, found = [{**ROWS[0], "id": "c"}], None if vectors is None else VECTORS[1:]
         filled, whole = one.add(new, embeddings=found), built(new, found)
         assert filled.known_names == whole.known_names
         assert filled.records["c"] == whole.records["c"]
         assert pickle.dumps(filled.graph.weights) == pickle.dumps(whole.graph.weights)
         assert filled.graph.entities == whole.graph.entities
-        for name in ("mentions", "homes", "adjacency"):
-            assert (getattr(filled.graph, name) != getattr(whole.graph, name)).nnz == 0
+        for name in ("mentions", "homes", "facts", "synonyms", "adjacency"):
+            for part in ("data", "indices", "indptr"):
+                found, wanted = (getattr(getattr(one.graph, name), part) for one in (filled, whole))
+                assert (found.dtype, found.tobytes()) == (wanted.dtype, wanted.tobytes()), name
         assert filled.graph.lexical is not None
         assert filled.graph.lexical.tokenizer == "german"
-        assert (filled.graph.embeddings is None) == (vectors is None)
 
 
 def test_changes_that_empty_and_fill_are_joined_to_the_same_index() -> None:
@@ -75,19 +83,26 @@ def test_changes_that_empty_and_fill_are_joined_to_the_same_index() -> None:
     (together,) = joined(changes)
     assert list(together.made_in(index).records) == list(stepwise.records) == ["b"]
     assert together.made_in(index).graph.entities == stepwise.graph.entities
-    assert isinstance(joined(changes[:2])[0].made_in(index), EmptyIndex)
+    assert not list(joined(changes[:2])[0].made_in(index).records)
 
 
-def test_sources_over_an_empty_graph_find_nothing() -> None:
-    graph = emptied(built()).graph
-    prepare(GraphSource(graph))
-    for source in (GraphSource(graph), LexicalSource(graph), VectorSource(graph, embedder=lambda query: [1, 0, 0])):
-        for limit in (5, None):
-            assert not source.search("Who met Ada?", limit, {}).ids
-        assert not source.within(["a"]).search("Who met Ada?", 5, {}).ids
+def test_sources_over_an_empty_graph_find_nothing(tmp_path: Path) -> None:
+    empty = emptied(built())
+    empty.save(tmp_path / "index")
+    for graph in (empty.graph, load_graph(tmp_path / "index"), EntityGraph((), (), None, None)):
+        prepare(GraphSource(graph))
+        for source in (GraphSource(graph), LexicalSource(empty.graph), VectorSource(empty.graph, embedder=unit)):
+            for limit in (5, None):
+                assert not source.search("Who met Ada?", limit, {}).ids
+            assert not source.within(["a"]).search("Who met Ada?", 5, {}).ids
 
 
-def test_what_does_not_fit_an_empty_index_is_refused(tmp_path: Path) -> None:
+def unit(query: str) -> list[float]:
+    """The vector of every query."""
+    return [1.0, 0.0, 0.0]
+
+
+def test_what_does_not_fit_an_empty_index_is_refused() -> None:
     empty = emptied(built())
     with pytest.raises(InvalidInputError, match="'a' is not in the index"):
         empty.replace(["a"], ROWS)
@@ -95,8 +110,10 @@ def test_what_does_not_fit_an_empty_index_is_refused(tmp_path: Path) -> None:
         empty.add(ROWS)
     with pytest.raises(InvalidInputError, match=r"must have shape \(2, 3\)"):
         empty.add(ROWS, embeddings=np.eye(2))
-    with pytest.raises(InvalidInputError, match="without passages cannot be saved"):
-        empty.save(tmp_path / "index")
+    with pytest.raises(InvalidInputError, match="passages is empty"):
+        empty.add([])
+    with pytest.raises(InvalidInputError, match="passages is empty"):
+        graph_from_extractions([], [])
     with pytest.raises(InvalidInputError, match="'zz' is not in the index"):
         Change(("a", "zz")).made_in(built())
     other = empty.reembedded(np.empty((0, 2)))

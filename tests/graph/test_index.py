@@ -113,7 +113,6 @@ def test_a_graph_without_its_passages_cannot_be_updated_and_says_so(tmp_path: Pa
         (lambda index: index.add([{"id": "n", "text": "x"}], embeddings=[[1.0]]), "leave out embeddings="),
         (lambda index: index.add([]), "at least one"),
         (lambda index: index.remove(["zz"]), "'zz'"),
-        (lambda index: index.remove(["p0", "p1"]), "at least one"),
     ],
 )
 def test_a_change_that_cannot_be_made_names_what_is_wrong_and_changes_nothing(change: object, message: str) -> None:

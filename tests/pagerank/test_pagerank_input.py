@@ -23,7 +23,6 @@ PAIR = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
         (np.eye(3), InvalidTypeError, "must be a scipy sparse matrix"),
         (sparse.csr_array([[0, 1j], [1, 0]]), InvalidTypeError, "real numbers"),
         (sparse.csr_array((2, 3)), InvalidInputError, "square"),
-        (sparse.csr_array((0, 0)), InvalidInputError, "not empty"),
         (sparse.csr_array([[0.0, -1.0], [1.0, 0.0]]), InvalidInputError, "got -1.0 on an edge of node 0"),
         (sparse.csr_array([[0.0, 1.0], [np.nan, 0.0]]), InvalidInputError, "got nan on an edge of node 1"),
         (sparse.csr_array([[0.0, np.inf], [1.0, 0.0]]), InvalidInputError, "finite"),
@@ -32,6 +31,11 @@ PAIR = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
 def test_a_bad_graph_is_refused(adjacency, error, words):
     with pytest.raises(error, match=words):
         WalkOperator.from_adjacency(adjacency)
+
+
+def test_a_walk_over_no_node_is_refused():
+    with pytest.raises(InvalidInputError, match="reset must have a positive finite sum"):
+        personalized_pagerank(sparse.csr_array((0, 0)), [], follow_probability=0.5)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_beyond_the_limit_in_flight_a_source_is_busy_and_no_more_workers_are_stu
     sources = {"held": held, "other": takes("other", 0.5)}
     reports = [ask(gatherer, sources, "who?").reports[0] for _ in range(6)]
     assert [one.status for one in reports] == ["timeout"] * 2 + ["skipped"] * 4
-    assert {one.reason for one in reports[2:]} == {"busy"}
+    assert {one.reason for one in reports[2:]} == {"earlier searches were still running"}
     until(lambda: held.entered == 2)
     assert gatherer.health["held"].in_flight == 2
     held.released.set()
@@ -176,7 +176,7 @@ def test_a_search_that_waits_too_long_is_skipped_and_those_behind_it_are_asked(h
     with pytest.warns(PhasegraphWarning, match="source 's' was busy"):
         reports = [one.reports[1] for one in asyncio.run(eight())]
     assert [(one.status, one.reason) for one in reports] == [
-        ("ok", ""), ("timeout", "no answer in time"), *[("skipped", "busy")] * 6,
+        ("ok", ""), ("timeout", "no answer in time"), *[("skipped", "earlier searches were still running")] * 6,
     ]  # fmt: skip
     assert begun == ["0", "1"]
     over.set()

@@ -39,6 +39,7 @@ from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.stages import LangChainStages, inherited
 from phasegraph import Inspection, InvalidInputError, Result
 from phasegraph.retrieval import (
+    CALL_TIMEOUT,
     LONGEST_QUERY,
     Calibrating,
     FusedPassages,
@@ -180,7 +181,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     filter: Mapping[str, Any] | None = None
     required_filter_key: Key | None = None
     fetch_k: Any = 50
-    timeout: Any = 10.0
+    timeout: Any = CALL_TIMEOUT
     max_query_length: Any = LONGEST_QUERY
     strict: bool = Field(default=False, strict=True)
     pipeline: Any = None

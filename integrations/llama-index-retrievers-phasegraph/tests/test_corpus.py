@@ -162,7 +162,7 @@ def test_nodes_that_carry_vectors_of_another_model_are_refused_at_the_first_chan
     for node in nodes:
         node.embedding = Hashed(model_name="other").get_text_embedding(node.get_content("embed"))
     retriever = CalibratedFusionRetriever.from_nodes(nodes, Hashed(model_name="third"))
-    with pytest.raises(InvalidInputError, match="embeds passages differently"):
+    with pytest.raises(InvalidInputError, match="to the stored vector of the same passage"):
         retriever.add_nodes([TextNode(text="Cy sang.")])
     with pytest.raises(InvalidInputError, match="Hashed third"):
         CalibratedFusionRetriever.from_nodes(nodes, Hashed(model_name="third"), path=tmp_path / "new").add_nodes(

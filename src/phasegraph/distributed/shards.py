@@ -306,7 +306,8 @@ def check_shards(shards: Sequence[Staged]) -> None:
             for row, one in enumerate(shard.rows(), start=first):
                 if one["id"] in seen:
                     raise InvalidInputError(
-                        f"passage ids must be unique; {one['id']!r} is the id of rows {seen[one['id']]} and {row}"
+                        f"passage ids must be unique; {one['id']!r} is the id of rows {seen[one['id']]} and {row}: "
+                        "give each passage its own id"
                     )
                 if id_hash(one["id"]) in suspects:
                     seen[one["id"]] = row

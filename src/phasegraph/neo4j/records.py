@@ -27,6 +27,7 @@ from phasegraph.graph.model.entity_graph import (
     EntityGraph,
     Extraction,
     replace_passages,
+    rows_by_id,
     symmetric,
 )
 from phasegraph.graph.model.rules import lead_name, title_names
@@ -54,11 +55,9 @@ def assemble(
 ) -> EntityGraph:
     """Build the entity graph of passage records and synonyms; see `GraphRecords.graph`."""
     ids = tuple(record.id for record in records)
-    if len(set(ids)) < len(ids):
-        raise InvalidInputError(
-            f"passage ids must be unique; {Counter(ids).most_common(1)[0][0][:40]!r} repeats: give each passage its "
-            "own id"
-        )
+    if not ids:
+        raise InvalidInputError("passages is empty: give at least one passage")
+    rows_by_id(ids)
     normal = Normalised()
     ends = [[normal[end] for fact in record.facts for end in (fact[0], fact[2])] for record in records]
     named = [[name for name, _ in record.mentions] for record in records]
@@ -302,6 +301,8 @@ class GraphRecords:
                 "records.graph() returned"
             )
         after = self.with_changes(changes)
+        if not after.passages:
+            raise InvalidInputError("the changes leave no passage: at least one passage must stay")
         touched = {record.id: record for record in changes.changed}
         gone = {*touched, *changes.removed}
         updated = replace_passages(

@@ -78,8 +78,8 @@ class WalkOperator:
         matrix: Any = adjacency
         if not sparse.issparse(adjacency):
             raise InvalidTypeError(f"adjacency must be a scipy sparse matrix; got {type(adjacency).__name__}")
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
-            raise InvalidInputError(f"adjacency must be square and not empty; got shape {matrix.shape}")
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise InvalidInputError(f"adjacency must be square; got shape {matrix.shape}")
         matrix = matrix.tocsr()
         weights = np.asarray(matrix.data)
         if weights.dtype.kind not in "fiub":

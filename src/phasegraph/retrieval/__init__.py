@@ -71,10 +71,12 @@ from phasegraph.sources.protocol import (
     Upstream,
     as_ranking,
 )
+from phasegraph.sources.settings import CALL_TIMEOUT
 from phasegraph.sources.source_task import asearch_of, search_of
 from phasegraph.sources.workers import in_thread, turn
 
 __all__ = [
+    "CALL_TIMEOUT",
     "LONGEST_QUERY",
     "PIPELINE",
     "SUMMARY_PREFIX",

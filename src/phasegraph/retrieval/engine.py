@@ -42,6 +42,7 @@ from phasegraph.retrieval.source_spec import SourceSpec, check_fetch_k, declared
 from phasegraph.retrieval.stages.settings import StageAdapter, Stages
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gatherer
+from phasegraph.sources.settings import CALL_TIMEOUT
 
 Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 
@@ -109,7 +110,7 @@ class FusionEngine:
         group_by: GroupBy | str | None = None,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
         fetch_k: int | None = 50,
-        timeout: float | None = 10.0,
+        timeout: float | None = CALL_TIMEOUT,
         strict: bool = False,
         max_query_length: int | None = LONGEST_QUERY,
         access: HitAccess | None = None,

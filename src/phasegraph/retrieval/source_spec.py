@@ -83,7 +83,7 @@ class Execution(KnownFields):
         ``skip``: if the source fails, answer without it, and report the failure. ``raise``: raise the source's error.
     max_in_flight : int, default 256
         Maximum number of concurrent searches of this source. Searches that continue after the end of their call are
-        counted, too. At the maximum, a new search waits until its timeout; then the source is skipped as busy.
+        counted, too. At the maximum, a new search waits; at its timeout, the source is skipped.
     circuit_breaker : BreakerSettings or None
         The conditions under which a failing source is skipped for some time. With None, the source is never skipped.
     in_thread : bool, default False

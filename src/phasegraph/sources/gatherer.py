@@ -28,7 +28,7 @@ from phasegraph.ranking import Ranking
 from phasegraph.reports import SourceReport, degradations
 from phasegraph.sources.gathering import GatherState, TaskRunner, Wakeup, keep
 from phasegraph.sources.protocol import AnySource, Upstream
-from phasegraph.sources.settings import SourceSettings, check_settings
+from phasegraph.sources.settings import CALL_TIMEOUT, SourceSettings, check_settings
 from phasegraph.sources.source_state import SourceHealth, SourceState
 from phasegraph.sources.source_task import Mode, SourceTask, asearch_of, search_of
 
@@ -122,7 +122,7 @@ class Gatherer:
         self,
         settings: Mapping[str, SourceSettings],
         *,
-        timeout: float | None = 10.0,
+        timeout: float | None = CALL_TIMEOUT,
         strict: bool = False,
         max_query_length: int | None = LONGEST_QUERY,
         clock: Clock = CLOCK,

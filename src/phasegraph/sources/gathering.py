@@ -135,7 +135,7 @@ class GatherState:
                     self._excused = now + _GRACE_SECONDS
                     return
                 if task.queued:
-                    self._skip(task, "busy")
+                    self._skip(task, "earlier searches were still running")
                     continue
                 self._settle(task, "timeout", "no answer in time", None, too_late(task.name))
             elif not task.launched and now >= self._half_due:

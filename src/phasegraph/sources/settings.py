@@ -19,6 +19,9 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 OnError: TypeAlias = Literal["skip", "raise"]
 
+CALL_TIMEOUT = 10.0
+"""The default time limit of a whole call, in seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings(KnownFields):
@@ -73,7 +76,7 @@ class SourceSettings:
         Names of the sources that are asked before this source; this source reads their rankings.
     max_in_flight : int, default 256
         Maximum number of concurrent searches of this source, >= 1. Searches that continue after the end of their call
-        are counted, too. At the maximum, a new search waits until its timeout; then the source is skipped as busy.
+        are counted, too. At the maximum, a new search waits; at its timeout, the source is skipped.
     circuit_breaker : BreakerSettings or None
         The settings of the circuit breaker. With None, a failing source is never skipped.
     in_thread : bool, default False

@@ -55,7 +55,7 @@ class LateError(PhasegraphError, TimeoutError):
 
 
 class SkippedError(PhasegraphError, RuntimeError):
-    """The error for a step that was not run, because it failed too often or is busy."""
+    """The error for a step that was not run, because it failed too often or earlier calls still run."""
 
 
 class Step:
@@ -208,7 +208,7 @@ class Step:
             if not self._breaker.allows(now):
                 return (now, False), SkippedError(f"it failed {_FAILURES} times in a row")
             if self._in_flight >= _MOST_IN_FLIGHT:
-                return (now, False), SkippedError("busy")
+                return (now, False), SkippedError("earlier calls were still running")
             return (now, self._breaker.begin(now)), None
 
     def _end(self, begun: tuple[float, bool], now: float, outcome: Outcome) -> Tried:

@@ -19,6 +19,7 @@ from phasegraph.apps.server.web import LOOPBACK, MOST_REQUESTS, check_token, rea
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
 from phasegraph.retrieval.plain_filters import Filter
+from phasegraph.sources.settings import CALL_TIMEOUT
 
 
 def serve(
@@ -51,7 +52,7 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="A host name allowed in the Host header of requests (repeatable)."),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.01, help="Time limit per answer, in seconds.")] = 10.0,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Time limit per answer, in seconds.")] = CALL_TIMEOUT,
     max_query_length: Annotated[
         int, typer.Option(min=1, help="Maximum number of characters of a query; longer queries are refused.")
     ] = LONGEST_QUERY,

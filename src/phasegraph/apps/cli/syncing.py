@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import typer
@@ -119,22 +120,38 @@ class FileSync:
         """Update the folder now and whenever files change, until Ctrl-C.
 
         The function `told` receives a sentence about each sync. The function `failed` receives the reason of a failed
-        sync, which is retried later.
-        """
-        due, waited = True, RETRY
-        for changed in self._changes():
-            due, waited = due or changed, RETRY if changed else waited + 1
-            if not due or waited < RETRY:
-                continue
-            waited = 0
-            try:
-                told(self.sync())
-                due = False
-            except (PhasegraphError, OSError) as error:
-                failed(str(error))
+        sync, which is retried later. Ctrl-C during a sync raises KeyboardInterrupt.
 
-    def _changes(self) -> Iterator[bool]:
-        """Yield True as soon as files have changed, and False after each second without a change."""
+        A shell script starts background processes with Ctrl-C ignored, and Python loses a KeyboardInterrupt in a
+        finalizer. Therefore, a handler of the signal sets an event, which ends the loop in both cases.
+        """
+        due, waited, syncing, stop = True, RETRY, False, Event()
+
+        def interrupt(*_: object) -> None:
+            stop.set()
+            if syncing:
+                raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            for changed in self._changes(stop):
+                due, waited = due or changed, RETRY if changed else waited + 1
+                if not due or waited < RETRY:
+                    continue
+                waited, syncing = 0, True
+                try:
+                    said = self.sync()
+                except (PhasegraphError, OSError) as error:
+                    syncing = False
+                    failed(str(error))
+                else:
+                    due = syncing = False
+                    told(said)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _changes(self, stop: Event) -> Iterator[bool]:
+        """Yield True as soon as files have changed, and False after each second without a change; end at `stop`."""
         with needed("--watch needs watchfiles; pip install 'phasegraph[watch]'"):
             from watchfiles import watch
         root, out = self._reader.root.resolve(), self.out.resolve()
@@ -146,11 +163,10 @@ class FileSync:
             return place.name == IGNORE or not any(one.startswith(".") for one in place.relative_to(root).parts)
 
         watched = root if root.is_dir() else root.parent
-        with suppress(KeyboardInterrupt):
-            for changes in watch(
-                watched, watch_filter=counts, debounce=DEBOUNCE, rust_timeout=LOOK, yield_on_timeout=True
-            ):
-                yield bool(changes)
+        for changes in watch(
+            watched, watch_filter=counts, debounce=DEBOUNCE, rust_timeout=LOOK, yield_on_timeout=True, stop_event=stop
+        ):
+            yield bool(changes)
 
 
 def _with_source(passage: Any, source: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from phasegraph.graph.corpus.corpus import LOOKING
 from phasegraph.graph.corpus.opening import FollowedIndex
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.retrieval.plain_filters import Filter
+from phasegraph.sources.settings import CALL_TIMEOUT
 
 
 class FollowingView:
@@ -65,7 +66,7 @@ class Served:
         *,
         filters: Mapping[str, Filter | None],
         pipeline: FusionPipeline | None = None,
-        timeout: float | None = 10.0,
+        timeout: float | None = CALL_TIMEOUT,
         max_query_length: int = LONGEST_QUERY,
     ) -> None:
         self._name, self._embed, self._filters = folder.name, embed, dict(filters)

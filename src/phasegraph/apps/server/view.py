@@ -26,6 +26,7 @@ from phasegraph.retrieval.access import LONGEST_TEXT
 from phasegraph.retrieval.plain_filters import Filter, lets_through
 from phasegraph.retrieval.provenance import plain
 from phasegraph.sources import Gatherer, SourceSettings
+from phasegraph.sources.settings import CALL_TIMEOUT
 from phasegraph.sources.workers import Late, awithin, within
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 4_000
@@ -99,7 +100,7 @@ class View:
         only: Filter | None = None,
         ids: Collection[str] | None = None,
         pipeline: FusionPipeline | None = None,
-        timeout: float | None = 10.0,
+        timeout: float | None = CALL_TIMEOUT,
         max_query_length: int = LONGEST_QUERY,
     ) -> None:
         if embed is not None and index.graph.view.embeddings is None:

@@ -14,7 +14,6 @@ import numpy as np
 from phasegraph._support.serialization import MISFITS, read_bundle, write_bundle
 from phasegraph._support.typing import Float32Array
 from phasegraph.errors import IntegrityError, InvalidTypeError
-from phasegraph.graph.index.empty_index import EmptyIndex
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import check_plain
 from phasegraph.graph.model.entity_graph import Extraction
@@ -50,12 +49,9 @@ class Change:
         return frozenset(self.removed) | {one["id"] for one in self.passages}
 
     def made_in(self, index: GraphIndex) -> GraphIndex:
-        """Apply the change to an index, and return the new index; without passages, it is an :class:`EmptyIndex`."""
+        """Apply the change to an index, and return the new index."""
         if self.reembedded:
             return index.reembedded(self.embeddings)
-        gone = frozenset(self.removed)
-        if not self.passages and len(gone) == len(index.records) and all(one in index.records for one in gone):
-            return EmptyIndex.of(index)
         given = [Extraction(one["id"], *parts) for one in self.passages for parts in one.get("given", ())]
         return index.replace(self.removed, self.passages or None, triples=given, embeddings=self.embeddings)
 

@@ -149,8 +149,7 @@ class Corpus:
 
     def _walk(self, index: GraphIndex, embedder: Embedder | None) -> GraphSource:
         embeds = embedder if index.graph.view.embeddings is not None else None
-        source = GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses)
-        return source.prepare() if len(index.records) else source
+        return GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses).prepare()
 
     def compare_clauses(self) -> None:
         """Turn on `embed_clauses`: the graph source also compares passages with each embedded clause of a question.

@@ -79,10 +79,10 @@ def check_model(
         )
         return False
     if found.shape[1:] != vectors.shape[1:]:
-        known = f", by {made_by.name}," if made_by is not None else ""
-        given = "the embedding model" if model is None else model.identity.name
+        known = "" if made_by is None else f" (model: {made_by.name})"
+        given = "the given embedding model" if model is None else model.identity.name
         raise InvalidInputError(
-            f"{name} contains vectors with {vectors.shape[1]} numbers{known} but {given} computes vectors with "
+            f"the vectors of {name} have {vectors.shape[1]} numbers{known}, but the vectors of {given} have "
             f"{found.size // max(len(found), 1)}: use the model that embedded the passages, or {remedy}"
         )
     if model is None:
@@ -99,7 +99,7 @@ def check_model(
             name,
             made_by,
             model,
-            f"it embeds passages differently: cosine {least:.3f}, at least {SAME:g} needed",
+            f"cosine {least:.3f} to the stored vector of the same passage; at least {SAME:g} needed",
             remedy,
         )
     )

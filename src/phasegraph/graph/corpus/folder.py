@@ -345,15 +345,11 @@ class Folder:
     def merge(self, upto: int) -> None:
         """Merge the changes up to number `upto` into the stored index; this writes the whole index again.
 
-        If no passage would be left, nothing is merged.
-
         Other processes can change the folder during a merge, except while the new index replaces the old index. Raises
         StoreError if another process is merging, or if the folder was replaced during the merge.
         """
         with self.held(patience=0.0, name=_MERGING):
             index, _ = self.load(upto=upto)
-            if not len(index.records):
-                return
             if self.last > self._base():
                 table = DocumentTable.beside(self.path / INSIDE)
                 index.save(self.path / INSIDE, change=self.last, committing=self._as_read())

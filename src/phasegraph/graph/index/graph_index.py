@@ -188,9 +188,10 @@ class GraphIndex:
     def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
         """Return a new index without these passages.
 
-        The graph is identical, to the bit, to a graph that is built from the other passages. At least one passage must
-        stay. An index with synonyms may need `name_embeddings`, described at :meth:`add`: after a title is deleted, the
-        default extractor may find new names in other passages.
+        The graph is identical, to the bit, to a graph that is built from the other passages. If all passages are
+        deleted, the new index keeps the settings, its sources find nothing, and passages can be added to it. An index
+        with synonyms may need `name_embeddings`, described at :meth:`add`: after a title is deleted, the default
+        extractor may find new names in other passages.
         """
         return self.replace(ids, None, name_embeddings=name_embeddings)
 
@@ -232,7 +233,7 @@ class GraphIndex:
                 "name_embeddings=, or build the index with synonyms="
             )
         if len(gone) == len(self.records) and not new:
-            raise InvalidInputError("an index must contain at least one passage: not all passages can be removed")
+            return self._emptied()
         known = self._known()
         again, extract = self._read_again(known, gone, new)
         fresh = _recorded(new, listed, extract, given)
@@ -282,6 +283,14 @@ class GraphIndex:
             {len(kept) + place: one.text for place, one in enumerate(came.values())},
         )
         return GraphIndex(self.records.replaced(graph.passage_rows, after), self.known_names, graph, words, synonyms)
+
+    def _emptied(self) -> GraphIndex:
+        """Return the index without passages, with its settings, without reading the passages."""
+        old = self.graph.view
+        vectors = None if old.embeddings is None else np.empty((0, old.embeddings.shape[1]), dtype=np.float32)
+        words = None if old.lexical is None else LexicalIndex.of([], old.lexical.tokenizer)
+        graph = EntityGraph((), (), None, None, weights=old.weights, embeddings=vectors, lexical=words)
+        return GraphIndex(PassageRecords(graph.passage_rows, {}), self.known_names, graph, None, self.synonyms)
 
     def _stays(self, gone: Iterable[str]) -> BoolArray:
         """Return a boolean array of shape (P,): False for the passages with ids in `gone`, True for the others."""

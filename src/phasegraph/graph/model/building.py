@@ -115,7 +115,8 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
             raise InvalidTypeError(f"passage {number} must have an id that is a non-empty string; got {identity!r}")
         if identity in seen:
             raise InvalidInputError(
-                f"passage ids must be unique; {identity!r} is the id of rows {seen[identity]} and {number}"
+                f"passage ids must be unique; {identity!r} is the id of rows {seen[identity]} and {number}: "
+                "give each passage its own id"
             )
         if not isinstance(title, str):
             raise InvalidTypeError(f"title of passage {number} ({identity!r}) must be a string; got {title!r}")

@@ -267,13 +267,7 @@ class EntityGraph:
 
     def __post_init__(self) -> None:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
-        if not self.passages:
-            raise InvalidInputError("passages is empty: give at least one passage")
-        if not self._unique():
-            raise InvalidInputError(
-                f"passages must be unique; {Counter(self.passages).most_common(1)[0][0]!r} repeats: give each passage "
-                "its own id"
-            )
+        self._check_unique()
         if not ascend(self.entities):
             raise InvalidInputError("entities must be unique and in ascending order")
         for name, (dtype, most) in _TYPES.items():
@@ -293,12 +287,15 @@ class EntityGraph:
         arrays += [] if self.lexical is None else self.lexical.files
         object.__setattr__(self, "mapped", mapped_in([*arrays, self.embeddings]))
 
-    def _unique(self) -> bool:
-        if not isinstance(self.passages, PackedTexts):
-            return len(self.passage_rows) == len(self.passages)
-        rows = np.asarray(self.passages.order)
-        whole = np.array_equal(np.sort(rows), np.arange(len(self.passages)))
-        return whole and self.passages.ascend_by(rows)
+    def _check_unique(self) -> None:
+        if isinstance(self.passages, PackedTexts):
+            rows = np.asarray(self.passages.order)
+            whole = np.array_equal(np.sort(rows), np.arange(len(self.passages)))
+            if whole and self.passages.ascend_by(rows):
+                return
+            rows_by_id(self.passages)
+            raise InvalidInputError("the stored order of the passage ids does not match the ids")
+        _ = self.passage_rows  # raises an error for a repeated id
 
     def check_files(self, *, settled: bool = False) -> None:
         """Raise IntegrityError if a memory-mapped file was truncated or is known to be damaged.
@@ -384,7 +381,7 @@ class EntityGraph:
         """The row of each passage id."""
         if isinstance(self.passages, PackedTexts):
             return TextRows(self.passages)
-        return _rows_of(self.passages)
+        return MappingProxyType(rows_by_id(self.passages))
 
     @lazy_property
     def entity_rows(self) -> Mapping[str, int]:
@@ -414,8 +411,20 @@ def least_and_greatest(owners: IntArray, values: IntArray, count: int) -> IntArr
     return found
 
 
-def _rows_of(names: Iterable[str]) -> Mapping[str, int]:
-    return MappingProxyType({name: row for row, name in enumerate(names)})
+def rows_by_id(ids: Sequence[str]) -> dict[str, int]:
+    """Return the row of each passage id; raise InvalidInputError if an id repeats, with the id and two of its rows.
+
+    >>> rows_by_id(["a", "b"])
+    {'a': 0, 'b': 1}
+    """
+    rows = {name: row for row, name in enumerate(ids)}
+    if len(rows) != len(ids):
+        first, name = next((row, name) for row, name in enumerate(ids) if rows[name] != row)
+        raise InvalidInputError(
+            f"passage ids must be unique; {name!r:.80} is the id of rows {first} and {rows[name]}: give each passage "
+            "its own id"
+        )
+    return rows
 
 
 def stored_graph(made: Mapping[str, Any], arrays: Iterable[Any]) -> EntityGraph:
@@ -536,7 +545,7 @@ def graph_from_extractions(
     Raises
     ------
     InvalidInputError
-        If an id repeats, an extraction belongs to no passage, or a similarity is out of range.
+        If there is no id, an id repeats, an extraction belongs to no passage, or a similarity is out of range.
 
     Examples
     --------
@@ -544,12 +553,9 @@ def graph_from_extractions(
     [2]
     """
     ids = tuple(passage_ids)
-    rows = {name: row for row, name in enumerate(ids)}
-    if len(rows) != len(ids):
-        twice = next(name for row, name in enumerate(ids) if rows[name] != row)
-        raise InvalidInputError(
-            f"passage ids must be unique; {twice!r} occurs more than once: give each passage its own id"
-        )
+    if not ids:
+        raise InvalidInputError("passages is empty: give at least one passage")
+    rows = rows_by_id(ids)
     mentioned, at_home, facts = count_records(ids, grouped(extractions, rows))
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
@@ -691,11 +697,8 @@ def replace_passages(
             "again"
         )
     ids = tuple(passages)
-    if len(set(ids)) != len(ids):
-        raise InvalidInputError(
-            f"passage ids must be unique; {Counter(ids).most_common(1)[0][0]!r} repeats: give each passage its own id"
-        )
-    old_rows = graph.passage_rows if isinstance(graph.passages, tuple) else _rows_of(graph.passages)
+    rows_by_id(ids)
+    old_rows = graph.passage_rows if isinstance(graph.passages, tuple) else rows_by_id(graph.passages)
     lacking = next((name for name in ids if name not in after and name not in old_rows), None)
     if lacking is not None:
         raise InvalidInputError(

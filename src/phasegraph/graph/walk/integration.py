@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.model.empty_graph import EmptyGraph
 from phasegraph.graph.walk.source import GraphSource
 from phasegraph.graph.walk.walker import GraphWalker
 
 
 def prepare(source: object, /) -> None:
-    """Prepare an in-memory graph source for its first search; do nothing for an empty graph or for other sources.
+    """Prepare an in-memory graph source for its first search; do nothing for other sources.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
@@ -19,7 +18,7 @@ def prepare(source: object, /) -> None:
     >>> "operator" in vars(graph)
     True
     """
-    if isinstance(source, GraphWalker) and not isinstance(getattr(source, "graph", None), EmptyGraph):
+    if isinstance(source, GraphWalker):
         source.prepare()
 
 

@@ -178,6 +178,8 @@ class GraphSource(GraphWalker):
         same.
         """
         graph = self._walked
+        if not graph.count:
+            return self
         graph.check_files()
         query_entities(graph, graph.passages[0])
         if self.words is not None and graph.lexical is not None:

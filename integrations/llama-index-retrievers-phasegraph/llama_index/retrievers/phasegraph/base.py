@@ -35,6 +35,7 @@ from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, Re
 from llama_index.retrievers.phasegraph.stages import LlamaIndexStages
 from phasegraph import FusionPipeline, GroupBy, Inspection, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
+    CALL_TIMEOUT,
     LONGEST_QUERY,
     Accept,
     Calibrating,
@@ -194,7 +195,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         filters: MetadataFilters | None = None,
         required_filter_key: str | None = None,
         fetch_k: int | None = 50,
-        timeout: float | None = 10.0,
+        timeout: float | None = CALL_TIMEOUT,
         max_query_length: int | None = LONGEST_QUERY,
         strict: bool = False,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
