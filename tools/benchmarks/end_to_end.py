@@ -94,11 +94,12 @@ def in_langchain(store: str, system: str, held: Data) -> Asking:
 
     class Known(Embeddings):
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            return held.vectors[: len(texts)].tolist()  # only a store that takes no vectors asks, for all at once
+            return held.vectors[[place[text] for text in texts]].tolist()
 
         def embed_query(self, text: str) -> list[float]:
             return held.asked[text]
 
+    place = {row["text"]: at for at, row in enumerate(held.rows)}
     documents = [Document(row["text"], id=row["id"], metadata={"title": row["title"]}) for row in held.rows]
     ids, texts = [row["id"] for row in held.rows], [row["text"] for row in held.rows]
     titles = [{"title": row["title"]} for row in held.rows]

@@ -346,5 +346,5 @@ class Lookup(HitLookup):
             found = self.held.mget(list(ids)) if self.kind == "mget" else self.held(ids)
         return {
             one: value if isinstance(value, Document) else Document(page_content=str(value), id=one)
-            for one, value in self._paired(ids, found).items()
+            for one, value in self._paired(ids, found)
         }

@@ -141,15 +141,15 @@ class LexicalIndex:
         return found
 
     def _look_up(self, query: str) -> QueryTerms:
-        terms = self.terms(query)
-        scores, adds = np.zeros(len(self.lengths)), []
-        rows = tuple(self.rows[one] for one in terms.entries)
-        for times, weight, where, entry in zip(terms.times, terms.idf, rows, terms.entries, strict=True):
-            counts = self.counts[entry]
-            adds.append(times * weight * (counts / (counts + self._norms[where])))
-            scores[where] += adds[-1]
+        terms, none = self.terms(query), np.empty(0, dtype=np.int32)
+        rows = np.concatenate([none, *(self.rows[one] for one in terms.entries)])
+        counts = np.concatenate([none, *(self.counts[one] for one in terms.entries)])
+        sizes = np.array([one.stop - one.start for one in terms.entries], dtype=np.int64)
+        adds = np.repeat(terms.times * terms.idf, sizes) * (counts / (counts + self._norms[rows]))
+        # this sum adds the words of a passage in the query's order
+        scores: FloatArray = np.bincount(rows, adds, len(self.lengths)).astype(np.float64)
         scores.flags.writeable = False
-        return QueryTerms(scores, terms.words, terms.idf, rows, terms.all_idf, tuple(adds))
+        return QueryTerms(scores, terms.words, terms.idf, terms.all_idf, sizes, rows, adds)
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
         """Return the query's words and the rows of at most `most` passages, which are probably the best by BM25.
@@ -433,17 +433,18 @@ class QueryTerms:
     """The words of a query in a collection of P passages, and the (P,) BM25 `scores` of the passages.
 
     `words` are the t query words that occur in the collection, in the query's order; `idf` is the (t,) inverse document
-    frequency. For each word, `rows` are the ascending rows of the passages that contain the word, and `adds` is the
-    part of their scores that comes from this word. `all_idf` contains the idf of every query word; it is
-    ``log(1 + (P + .5) / .5)`` for a word that does not occur.
+    frequency. `all_idf` contains the idf of every query word; it is ``log(1 + (P + .5) / .5)`` for a word that does not
+    occur. `sizes` are the numbers of passages that contain each word. For each word in turn, `rows` contains the
+    ascending rows of these passages, and `adds` the part of their scores that comes from this word.
     """
 
     scores: FloatArray
     words: tuple[str, ...]
     idf: FloatArray
-    rows: tuple[Int32Array, ...]
     all_idf: Mapping[str, float]
-    adds: tuple[FloatArray, ...]
+    sizes: IntArray
+    rows: Int32Array
+    adds: FloatArray
 
     @property
     def shares(self) -> FloatArray:
@@ -452,18 +453,14 @@ class QueryTerms:
 
     def scores_without(self, words: Collection[str]) -> FloatArray:
         """Return the BM25 scores of all passages for the query without the given `words`, an array of shape (P,)."""
-        scores = np.zeros(len(self.scores))
-        for word, rows, added in zip(self.words, self.rows, self.adds, strict=True):
-            if word not in words:
-                scores[rows] += added
-        return scores
+        kept = np.repeat(np.array([word not in words for word in self.words], dtype=np.bool_), self.sizes)
+        return np.bincount(self.rows[kept], self.adds[kept], len(self.scores)).astype(np.float64)
 
     def held_by(self, passages: IntArray) -> BoolArray:
         """Return an (n, t) array of bool that says, for each of n passages, which of the t `words` it contains."""
-        held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
-        for column, rows in enumerate(self.rows):
-            place = np.minimum(np.searchsorted(rows, passages), len(rows) - 1)
-            held[:, column] = rows[place] == passages
+        first = np.arange(len(self.words)) * len(self.scores)  # entries and passages by numbers that ascend
+        entries, sought = np.repeat(first, self.sizes) + self.rows, first + passages[:, None]
+        held: BoolArray = np.append(entries, -1)[entries.searchsorted(sought)] == sought
         return held
 
 

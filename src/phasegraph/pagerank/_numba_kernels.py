@@ -180,17 +180,21 @@ def relevance_rounds(
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
     much, _, found = lookout
-    scanned = 0
+    scanned, products = 0, np.empty(64)
     while size > 0 and rounds <= limit:
         if much > 0.0 and found[-1] >= 0:
             found[-1] = unweighed(graph, lookout, follow, state, frontier, size)
             if found[-1] > 0:
                 break
-        edges = 0
+        edges, most = 0, 0
         for i in range(size):
-            edges += indptr[frontier[i] + 1] - indptr[frontier[i]]
+            degree = indptr[frontier[i] + 1] - indptr[frontier[i]]
+            edges += degree
+            most = max(most, degree)
         if edges > dense_edges:
             break
+        if most > len(products):
+            products = np.empty(most)
         take_out(frontier, size, follow, state, amounts)
         arrived = 0
         for i in range(size):
@@ -198,12 +202,13 @@ def relevance_rounds(
             first, last = np.uint64(indptr[u]), np.uint64(indptr[u + np.uint32(1)])
             total = 0.0
             for e in range(first, last):
-                total += edge_weight(e, np.uint32(indices[e]), weights, node_weights, rest, count)
+                products[e - first] = edge_weight(e, np.uint32(indices[e]), weights, node_weights, rest, count)
+                total += products[e - first]
             share = amounts[i] / total if total > 0.0 else 0.0
             for e in range(first, last):
-                v = np.uint32(indices[e])
-                amount = edge_weight(e, v, weights, node_weights, rest, count) * share
-                held, arrived = arrive(v, amount, rounds + 1, state, touched, held, received, arrived)
+                held, arrived = arrive(
+                    indices[e], products[e - first] * share, rounds + 1, state, touched, held, received, arrived
+                )
         size = above(received, arrived, state, threshold, costs, frontier)
         rounds += 1
         scanned += edges

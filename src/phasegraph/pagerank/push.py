@@ -165,7 +165,7 @@ class RelevanceTransitions(Transitions):
 
     The weight of the edge from u to v is ``weight * node_weights[v]``; node weights are positive. A node divides its
     mass among its out-edges in proportion to these weights. The weights are computed only for nodes that the walk
-    reaches.
+    reaches. If there are fewer node weights than nodes, the remaining nodes have the weight 1.
     """
 
     def __init__(self, graph: WalkOperator, node_weights: FloatArray) -> None:
@@ -178,23 +178,27 @@ class RelevanceTransitions(Transitions):
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
         targets = graph.indices.take(edges).astype(np.intp)
-        values = graph.weights.take(edges) * self.node_weights.take(targets)
+        values = graph.weights.take(edges).astype(np.float64) * self.weights_of(targets)
         owner = np.repeat(np.arange(len(nodes)), counts)
         sums = np.bincount(owner, weights=values, minlength=len(nodes))
         shares = np.divide(amounts, sums, out=np.zeros(len(nodes)), where=sums > 0)
         values *= shares.take(owner)
         return targets, values
 
+    def weights_of(self, nodes: IntArray) -> FloatArray:
+        """Return the weights of these nodes."""
+        return np.where(nodes < len(self.node_weights), self.node_weights.take(nodes, mode="clip"), 1.0)
+
     @lazy_property
     def _shares(self) -> FloatArray:
         """1 / (sum of the weights of a node's out-edges after multiplication by node weights), of shape (n,)."""
-        sums = self.graph.step.T @ self.node_weights
+        sums = self.graph.step.T @ self.weights_of(np.arange(self.size))
         shares: FloatArray = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
         return shares
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
         """Return the mass that arrives at each node; see :meth:`Transitions.sweep`."""
-        arrived: FloatArray = self.node_weights * (self.graph.step @ (amounts * self._shares))
+        arrived: FloatArray = self.weights_of(np.arange(self.size)) * (self.graph.step @ (amounts * self._shares))
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:

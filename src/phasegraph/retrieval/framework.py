@@ -125,7 +125,7 @@ class HitLookup:
         raise NotImplementedError
 
     @staticmethod
-    def _paired(ids: Sequence[str], found: Any) -> dict[str, Any]:
-        """Return the hits by id, from a mapping or from a list in the order of `ids`; leave out ids without a hit."""
-        values = [found.get(one) for one in ids] if isinstance(found, Mapping) else found
-        return {one: value for one, value in zip(ids, values, strict=True) if value is not None}
+    def _paired(ids: Sequence[str], found: Any) -> list[tuple[str, Any]]:
+        """Return pairs (id, hit), from a mapping or from a list in the order of `ids`; leave out ids without a hit."""
+        values = map(found.get, ids) if isinstance(found, Mapping) else found
+        return [pair for pair in zip(ids, values, strict=True) if pair[1] is not None]

@@ -30,6 +30,8 @@ from phasegraph.pagerank import WalkOperator
 from phasegraph.pagerank.push import ranges
 
 Triple: TypeAlias = tuple[str, str, str]
+_MOST_TITLES = 50_000
+"""Maximum size of a graph, in passages, for which the results of :meth:`EntityGraph.titles_at` are kept in memory."""
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
@@ -332,6 +334,15 @@ class EntityGraph:
         The numbers are the lowest and the highest entity row among the names in the title. Passages with equal titles
         have equal pairs. A passage without a title has the pair (-1, -1).
         """
+        if len(self.passages) <= _MOST_TITLES:
+            return self._all_titles[rows]
+        return self._titles_of(rows)
+
+    @lazy_property
+    def _all_titles(self) -> IntArray:
+        return self._titles_of(np.arange(len(self.passages)))
+
+    def _titles_of(self, rows: IntArray) -> IntArray:
         owner, columns, kinds = entries_of(self.homes, rows)
         named = kinds == HOME_TITLE
         return least_and_greatest(owner[named], columns[named], len(rows))

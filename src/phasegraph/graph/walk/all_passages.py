@@ -54,14 +54,14 @@ class AllPassages:
         self.graph, self.clauses, self._settings = graph, clauses, settings
         self._lexical: LexicalIndex = lexical
         self.terms, self.tokenizer = self._lexical.look_up(query), self._lexical.tokenizer
-        size, ids = len(graph.passages), ranking.ids if ranking else ()
-        listed = [row for one in ids if (row := graph.passage_rows.get(one)) is not None]
-        found = passage_relevance(graph, ranking if listed else None, vector, floor=-1.0)
-        cosines = np.zeros(size) if found is None else found
-        known = np.ones(size, dtype=np.bool_)
+        size, known = len(graph.passages), np.ones(len(graph.passages), dtype=np.bool_)
         if vector is None or graph.embeddings is None:
-            known = self.terms.scores > 0
+            ids = ranking.ids if ranking else ()
+            listed = [row for one in ids if (row := graph.passage_rows.get(one)) is not None]
+            ranking, known = ranking if listed else None, self.terms.scores > 0
             known[listed] = True
+        found = passage_relevance(graph, ranking, vector, floor=-1.0)
+        cosines = np.zeros(size) if found is None else found
         near = relevance_by_words(cosines, self.terms, settings)
         self._features = PassageFeatures(graph, None, cosines, near, self.terms, known)
 
@@ -79,7 +79,7 @@ class AllPassages:
         weights, gains = np.ones(self.graph.size), np.maximum(self._features.near, FLOOR)
         others = self.terms.scores_without(names)
         weights[: len(gains)] = entered(gains, others, float(others.max()), named, self._settings)
-        return walk_from(self.graph.operator, seeding, weights, settings), weights
+        return walk_from(self.graph.operator, seeding, weights[: len(gains)], settings), weights
 
     def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
         """Return the similarities, relevance and query words of all passages, and the walk's mass at each passage."""

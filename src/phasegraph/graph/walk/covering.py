@@ -84,12 +84,13 @@ def cover(values: FloatArray, worths: FloatArray, count: int) -> tuple[IntArray,
     worth: list[float] = []
     count = min(count, len(values))
     while len(picked) < count and gains.any():
-        total = left + gains.sum(axis=1)  # not a matrix product, which can give equal rows different sums
+        total = left + np.add.reduce(gains, axis=1)  # not a matrix product, which can give equal rows different sums
         place = int(total.argmax())
         picked.append(place)
         worth.append(float(total[place]))
         left[place] = -np.inf
-        gains = np.maximum(gains - gains[place], 0.0)
+        gains -= gains[place].copy()
+        np.maximum(gains, 0.0, out=gains)
     rest = (-left).argsort(kind="stable")[: count - len(picked)]  # no position adds worth: sort by value
     return np.array([*picked, *rest.tolist()], dtype=np.intp), np.array([*worth, *left[rest].tolist()])
 

@@ -95,25 +95,14 @@ class ListedTransitions(RelevanceTransitions):
             rows = np.unique(targets).astype(np.int64)
             self.know(rows, self._gains(rows))
 
-    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the target of each out-edge and the mass that arrives; see :meth:`Transitions.spread`."""
-        graph = self.graph
-        counts = graph.out_degrees.take(nodes).astype(np.int64)
-        edges = ranges(graph.indptr.take(nodes), counts)
-        targets = graph.indices.take(edges).astype(np.intp)
-        gains = np.where(targets < self._count, self.node_weights.take(targets, mode="clip"), 1.0)
-        values = graph.weights.take(edges).astype(np.float64) * np.where(gains > 0, gains, self.rest)
-        owner = np.repeat(np.arange(len(nodes)), counts)
-        sums = np.bincount(owner, weights=values, minlength=len(nodes))
-        shares = np.divide(amounts, sums, out=np.zeros(len(nodes)), where=sums > 0)
-        values *= shares.take(owner)
-        return targets, values
+    def weights_of(self, nodes: IntArray) -> FloatArray:
+        """Return the gains of these nodes; a passage without a computed gain has the gain `rest`."""
+        gains = super().weights_of(nodes)
+        return np.where(gains > 0, gains, self.rest)
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
         """Return the mass that arrives at each node when every node sends its amount; see :meth:`Transitions.sweep`."""
-        whole = np.ones(self.graph.size)
-        whole[: self._count] = np.where(self.node_weights > 0, self.node_weights, self.rest)
-        return RelevanceTransitions(self.graph, whole).sweep(amounts)
+        return RelevanceTransitions(self.graph, self.weights_of(np.arange(self.size))).sweep(amounts)
 
     def compiled(self) -> Rounds:
         """Return the compiled function that pushes mass along the edges, round by round."""

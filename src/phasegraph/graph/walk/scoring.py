@@ -111,7 +111,7 @@ def balanced(
     [1.42, 1.94, 0.0]
     """
     kinds = [found for found in map(deviations, (logs, cosines, words)) if found.any()]
-    mean = sum(kinds, np.zeros(len(logs))) / max(len(kinds), 1)
+    mean = sum(kinds, 0.0) / max(len(kinds), 1)
     if parts is not None:
         mean = mean + _LIFT * parts.max(axis=0)
     reach = max(float(logs.max()), NO_SPREAD)
@@ -142,18 +142,22 @@ def foremost(values: FloatArray) -> FloatArray:
     return np.sort(best)[-DEPTH:]
 
 
-def deviations(values: FloatArray) -> FloatArray:
+def deviations(values: FloatArray, best: FloatArray | None = None) -> FloatArray:
     """Return the excess of each value over the 50th best value, in standard deviations of the 50 best values.
 
     A lower value has the excess 0. If there are fewer than 50 values, the smallest value counts as the 50th best. If
-    the 50 best values are equal, the result is 0 for all values.
+    the 50 best values are equal, the result is 0 for all values. `best` is the result of :func:`foremost`, if the
+    caller has it.
 
     >>> deviations(np.array([3.0, 2.0, 1.0])).round(2).tolist(), deviations(np.ones(2)).tolist()
     ([2.45, 1.22, 0.0], [0.0, 0.0])
     """
-    best = foremost(values)
-    spread = float(best.std())
-    return np.maximum(values - best.min(), 0.0) / spread if spread > NO_SPREAD else np.zeros(len(values))
+    best = foremost(values) if best is None else best
+    spread, low, found = float(best.std()), best.min(), np.zeros(len(values))
+    if spread > NO_SPREAD:
+        above = np.flatnonzero(values > low)
+        found[above] = (values[above] - low) / spread
+    return found
 
 
 def part_worths(parts: FloatArray, logs: FloatArray, trust: float) -> FloatArray:

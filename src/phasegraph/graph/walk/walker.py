@@ -53,8 +53,8 @@ def best_passages(
 def walk_from(operator: Any, seeding: Seeding, weights: FloatArray | None, settings: PushSettings) -> PageRankResult:
     """Walk the edges of a graph from seeds, and return the masses of the nodes.
 
-    `operator` is the graph, prepared for walks. `weights`, of shape (P + E,), are factors for the weights of all edges
-    into a node; None leaves the weights unchanged.
+    `operator` is the graph, prepared for walks. `weights` are factors for the weights of all edges into a node, of
+    shape (P + E,), or of shape (P,) if the factor of every entity is 1; None leaves the weights unchanged.
     """
     transitions = StaticTransitions(operator) if weights is None else RelevanceTransitions(operator, weights)
     seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)

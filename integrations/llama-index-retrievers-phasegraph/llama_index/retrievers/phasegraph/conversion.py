@@ -500,7 +500,7 @@ class Lookup(HitLookup):
             return {node.node_id: node for node in self.held.get_nodes(node_ids=list(ids))}
         if self.kind == "graph":
             return {node.node_id: node for node in self.held.get_llama_nodes(list(ids))}
-        return self._paired(ids, self.held(list(ids)) if self.kind == "callable" else self.held)
+        return dict(self._paired(ids, self.held(list(ids)) if self.kind == "callable" else self.held))
 
 
 # Retrievers of property graphs: they return triples, or the passages that state the triples.
