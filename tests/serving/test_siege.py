@@ -537,6 +537,33 @@ def test_a_tenant_whose_requests_only_wait_is_not_heavy():
     assert turns._heavy() == {"computes"}
 
 
+def test_tenants_that_are_gone_do_not_make_steady_tenants_heavy():
+    clock = [0.0]
+    turns = Turns(4, each=1, now=lambda: clock[0])
+    for _ in range(20):
+        used(turns, clock, a=0.1, b=0.1, c=0.1, d=0.1, gone=0.1, left=0.1)
+    for _ in range(60):
+        used(turns, clock, a=0.1, b=0.1, c=0.1, d=0.1)
+
+    async def run():
+        leave, now = asyncio.Event(), []
+
+        async def request(tenant):
+            async with turns.place(tenant):
+                now.append(tenant)
+                await leave.wait()
+
+        tasks = [asyncio.create_task(request(tenant)) for tenant in "abcd"]
+        for _ in range(9):
+            await asyncio.sleep(0)
+        before = list(now)
+        leave.set()
+        await asyncio.gather(*tasks)
+        return before
+
+    assert asyncio.run(run()) == ["a", "b", "c", "d"]
+
+
 def test_one_flood_hides_no_other():
     turns = Turns(4, each=2, now=lambda: 0.0)
     turns._asked.update(flood=(1e4, 0.0), other=(15.0, 0.0), few=(0.1, 0.0), more=(0.1, 0.0))

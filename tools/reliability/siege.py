@@ -316,6 +316,8 @@ async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
             for kind, attacked in (("elsewhere", elsewhere), ("hostile", port)):
                 command = [sys.executable, __file__, "--child", str(attacked), str(given.hostile), str(WINDOW + 2)]
                 child = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=lambda: os.nice(5))
+                if child.stdout:
+                    await asyncio.to_thread(child.stdout.readline)  # the attack begins
                 with used.during(kind, child.pid):
                     await honest.window(kind, WINDOW)
                 said, _ = await asyncio.to_thread(child.communicate)
@@ -395,6 +397,7 @@ def stopped(server: subprocess.Popen[str]) -> list[str]:
 def main() -> None:
     """Serve, attack, and judge the figures."""
     if len(sys.argv) == 5 and sys.argv[1] == "--child":
+        print(flush=True)  # the attack begins
         print(json.dumps(asyncio.run(hostile(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))))
         return
     if sys.argv[1:] == ["--sink"]:

@@ -103,12 +103,15 @@ class Turns:
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
 
-        In the average, the time of each tenant counts up to four times an equal share of one processor. Otherwise, a
-        tenant with very many requests would raise the average so far that other heavy tenants would not exceed it. If
-        all active tenants are heavy, the result is empty.
+                A tenant is active if it has a request, or had a request in the last `_HALF` seconds. Otherwise, tenants that
+        stopped would lower the average, and tenants that ask all the time would be heavy. In the average, the time of
+        each tenant counts up to four times an equal share of one processor. Otherwise, a tenant with very many requests
+        would raise the average so far that other heavy tenants would not exceed it. If all active tenants are heavy,
+        the result is empty.
         """
         now = self._now()
-        asked = {one: seconds for one in self._asked if (seconds := self._recently(one, now))}
+        active = {one for one, (_, then) in self._asked.items() if now - then < _HALF} | {*self._busy, *self._waiting}
+        asked = {one: seconds for one in active if (seconds := self._recently(one, now))}
         most = _MOST_SHARES * _HALF / math.log(2) / max(1, len(asked))
         average = sum(min(most, seconds) for seconds in asked.values()) / max(1, len(asked))
         heavy = {one for one, seconds in asked.items() if seconds > _ABOVE * average}
