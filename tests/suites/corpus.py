@@ -23,8 +23,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.suites.manual_time import until
 from tests.suites.other_process import started
 
+from phasegraph._support import files
 from phasegraph.errors import (
     IntegrityError,
     InvalidInputError,
@@ -1344,13 +1346,21 @@ class CorpusSuite:
     ) -> None:
         path = tmp_path / "corpus"
         retriever = self.in_chroma(self.documents(range(4)), path)
-        write, opened = ChromaVectors.write, list[Any]()
+        write, lock = ChromaVectors.write, files._lock
+        opened, refused = list[Any](), list[Any]()
         other = threading.Thread(target=lambda: opened.append(self.opened(path)))
+
+        def watched(descriptor: int) -> bool | None:
+            got = lock(descriptor)
+            if got is False:
+                refused.append(threading.current_thread())
+            return got
 
         def slowly(store: ChromaVectors, records: Any, vectors: Any) -> None:
             monkeypatch.undo()
+            monkeypatch.setattr(files, "_lock", watched)
             other.start()
-            other.join(0.5)
+            until(lambda: refused.count(other) > 2)
             assert not opened
             write(store, records, vectors)
 
