@@ -115,10 +115,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
 
-    def place(item: pytest.Item) -> int:
-        return next((row for row, one in enumerate(FIRST) if one == servers[item] or item.path.match(one)), len(FIRST))
+    @cache
+    def place(server: str, path: Path) -> int:
+        return next((row for row, one in enumerate(FIRST) if one == server or path.match(one)), len(FIRST))
 
-    items.sort(key=place)
+    items.sort(key=lambda item: place(servers[item], item.path))
     config.cache.set(GROUPS, {item.nodeid: servers[item] or str(item.path) for item in items})
 
 
