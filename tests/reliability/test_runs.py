@@ -142,7 +142,7 @@ def test_siege_asks_beside_every_kind_of_hostile_client(tmp_path, tool):
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_many_connections_lock_no_honest_client_out(tmp_path):
-    options = ["--connections", "1200", "--honest", "3", "--seconds", "8"]
+    options = ["--connections", "1200", "--honest", "3", "--seconds", "5"]
     done, figures = run("connections", *options, figures=tmp_path / "f.json")
     assert done.returncode == 0, done.stdout[-2000:]
     assert figures["servers"]["room for all"]["most"] > 1000
