@@ -26,6 +26,9 @@ from real_servers import Address, Missing, RealServers, skip_or_fail
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
+# A sync waits for the disk, and matters only after a power failure, which no test makes: the descriptor is looked at.
+os.fsync = os.fstat
+
 # No test has a stopwatch: a busy machine takes longer than 200 ms over any example.
 hypothesis.settings.register_profile("phasegraph", hypothesis.settings(), deadline=None, max_examples=repeats(100, 25))
 hypothesis.settings.load_profile("phasegraph")
@@ -112,10 +115,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
 
-    def place(item: pytest.Item) -> int:
-        return next((row for row, one in enumerate(FIRST) if one == servers[item] or item.path.match(one)), len(FIRST))
+    @cache
+    def place(server: str, path: Path) -> int:
+        return next((row for row, one in enumerate(FIRST) if one == server or path.match(one)), len(FIRST))
 
-    items.sort(key=place)
+    items.sort(key=lambda item: place(servers[item], item.path))
     config.cache.set(GROUPS, {item.nodeid: servers[item] or str(item.path) for item in items})
 
 

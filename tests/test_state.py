@@ -28,7 +28,7 @@ from phasegraph.graph.corpus.corpus import Corpus
 from phasegraph.graph.corpus.folder import Folder
 
 SPAWN = multiprocessing.get_context("spawn")
-SECONDS = float(os.environ.get("PHASEGRAPH_STATE_SECONDS", "0.7"))
+SECONDS = float(os.environ.get("PHASEGRAPH_STATE_SECONDS", "0.3"))
 """How long each kind of state is written and read at once; a longer run is asked for by the environment."""
 
 

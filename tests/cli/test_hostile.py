@@ -22,7 +22,7 @@ from phasegraph.apps.cli import main
 from phasegraph.apps.cli.app import COMMANDS, app
 from phasegraph.graph import GraphIndex
 
-SECONDS = float(os.environ.get("PHASEGRAPH_CLI_SECONDS", "0.8"))
+SECONDS = float(os.environ.get("PHASEGRAPH_CLI_SECONDS", "0.4"))
 """Processor time for which each command is fuzzed; a longer run is asked for by the environment."""
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 EVIL = "\x1b]0;owned\x07\x1b[31m\u202egnp\u2066\x9b2J\r\nfake: line"

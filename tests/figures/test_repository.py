@@ -18,19 +18,26 @@ ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("README.md", "docs", "examples", "src", "integrations", "tools", "tests/examples", "tests/matrix")
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """The repository as it would be after ``make figures DATE=1``, without its history."""
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory):
+    """The repository as it would be after ``make figures DATE=1``, without its history; no test changes it."""
+    made = tmp_path_factory.mktemp("dated")
     ignored = shutil.ignore_patterns("__pycache__", ".venv", ".*_cache", "*.egg-info")
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+            shutil.copytree(ROOT / name, made / name, ignore=ignored)
         else:
-            shutil.copy(ROOT / name, tmp_path / name)
-    (tmp_path / "data").symlink_to(ROOT / "data", target_is_directory=True)
-    assert main(["--date"], Figures(tmp_path)) == 0
-    assert Figures(tmp_path).problems(run=False) == []
-    return tmp_path
+            shutil.copy(ROOT / name, made / name)
+    (made / "data").symlink_to(ROOT / "data", target_is_directory=True)
+    assert main(["--date"], Figures(made)) == 0
+    assert Figures(made).problems(run=False) == []
+    return made
+
+
+@pytest.fixture
+def copy(dated, tmp_path):
+    """A copy of that repository for one test."""
+    return shutil.copytree(dated, tmp_path / "copy", symlinks=True)
 
 
 def plant(root, page, pattern, replacement):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.repeats import repeats
 
 from phasegraph import CallableSource, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.graph import (
@@ -128,7 +128,7 @@ def _raiser(error: BaseException) -> Any:
     return keep
 
 
-CALLS = int(os.environ.get("PHASEGRAPH_FAULT_CALLS", "20"))
+TURNS = repeats(2, 1)
 OVER = threading.Event()
 """Set when the filter that is late may end."""
 FAULTS = {
@@ -155,7 +155,7 @@ def test_a_fault_leaves_the_facts_as_they_were_and_says_so(name: str, request: p
     OVER.clear()
     plain = OURS.search(QUERY, 10, {})
     request.addfinalizer(OVER.set)
-    for _ in range(CALLS // 10 if name != "is late" else 1):  # a filter is left out after 10 failures in a row
+    for _ in range(TURNS if name != "is late" else 1):  # a filter is left out after 10 failures in a row
         source = replace(OURS, fact_filter=FactFilter(FAULTS[name], timeout=0.1))
         with pytest.warns(PhasegraphWarning, match="fact filter failed"):
             first = source.search(QUERY, 10, {})

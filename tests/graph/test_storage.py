@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import time
+import stat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.repeats import repeats
 
 from phasegraph import IntegrityError, InvalidTypeError
 from phasegraph._support.serialization import read_bundle, write_bundle
@@ -113,26 +113,49 @@ def test_parts_that_are_intact_but_do_not_fit_are_refused(tmp_path: Path) -> Non
         load_graph(tmp_path)
 
 
-def _save_for_ever(directory: str) -> None:
+def _save_and_die(graph: EntityGraph, directory: Path, step: int) -> None:
+    """Save a graph, and end the process before operation number `step`; a file that is not synced is cut in half."""
+    left = iter(range(step))
+
+    def dies(call: Any) -> Any:
+        def called(*given: Any, **more: Any) -> Any:
+            if next(left, None) is None:
+                if call is fsync and stat.S_ISREG(os.fstat(given[0]).st_mode):
+                    os.ftruncate(given[0], os.fstat(given[0]).st_size // 2)
+                os._exit(9)
+            return call(*given, **more)
+
+        return called
+
+    fsync = os.fsync
+    for name in ("fsync", "replace", "unlink"):
+        setattr(os, name, dies(getattr(os, name)))
+    save_graph(graph, directory)
+    os._exit(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
+def test_a_process_killed_while_saving_leaves_the_old_graph_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # the disk takes most of the time
     small, large = _graph(20), _graph(40)
-    while True:
-        save_graph(small, directory)
-        save_graph(large, directory)
-
-
-def test_a_process_killed_while_saving_leaves_the_old_graph_or_the_new_one(tmp_path: Path) -> None:
-    save_graph(_graph(20), tmp_path)
-    context = multiprocessing.get_context("fork")
-    sizes = set()
-    for attempt in range(12):
-        process = context.Process(target=_save_for_ever, args=(str(tmp_path),))
+    sizes, codes = [20], []
+    save_graph(small, tmp_path)
+    for step in range(0, 1000, repeats(1, 4)):
+        if sizes[-1] != 20:
+            save_graph(small, tmp_path)
+        process = multiprocessing.get_context("fork").Process(target=_save_and_die, args=(large, tmp_path, step))
         process.start()
-        time.sleep(0.02 + 0.011 * attempt)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
         process.join()
-        sizes.add(len(load_graph(tmp_path).passages))
-    assert sizes <= {20, 40}
+        codes.append(process.exitcode)
+        sizes.append(len(load_graph(tmp_path).passages))
+        if process.exitcode == 0:
+            break
+    assert codes == [9] * (len(codes) - 1) + [0]
+    assert sizes == sorted(sizes)
+    assert set(sizes) == {20, 40}
+    assert sizes[-2] == 40, "it was killed after the new graph was complete, too"
 
 
 @pytest.mark.parametrize("load", [load_graph, GraphIndex.load, ChunkGraph.load, SummaryTree.load])

@@ -96,7 +96,13 @@ def resolve() -> Jars:
     runtime = find_java(line.java)
     folder = cache_folder(line)
     if not folder.is_dir():
-        _fetch(folder, line)
+        import fcntl  # Windows has none
+
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Maven runs once, however many processes need the jars
+            if not folder.is_dir():
+                _fetch(folder, line)
     return Jars(folder / "lib", folder / "plugins", line, runtime)
 
 
@@ -106,7 +112,6 @@ def _fetch(folder: Path, line: Line) -> None:
         raise ServerUnavailable(
             "Neo4j's jars are fetched by Maven (Debian: maven); no mvn was found and none are cached"
         )
-    folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
     try:
         # Resolved as a whole before anything is renamed into place: a half-filled folder is never taken for a
@@ -117,12 +122,7 @@ def _fetch(folder: Path, line: Line) -> None:
             raise ServerUnavailable(
                 f"Maven must resolve Neo4j's jars; it said: {done.stdout[-1000:]}{done.stderr[-500:]}"
             )
-        if not folder.is_dir():
-            try:
-                scratch.rename(folder)
-            except OSError:
-                if not folder.is_dir():  # it is there if another process was faster
-                    raise
+        scratch.rename(folder)
     except subprocess.TimeoutExpired as error:
         raise ServerUnavailable(f"Maven must resolve Neo4j's jars within {RESOLVE_SECONDS:g} s; it did not") from error
     finally:

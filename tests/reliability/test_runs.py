@@ -39,11 +39,11 @@ def test_the_page_says_of_a_run_that_it_left_no_figures(tool, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_chaos_finds_every_answer_equal_to_the_oracle(tmp_path):
-    done, figures = run("chaos", "--queries", "120", figures=tmp_path / "f.json")
+    done, figures = run("chaos", "--queries", "60", figures=tmp_path / "f.json")
     assert done.returncode == 0, done.stdout[-2000:]
     assert done.stdout.splitlines()[-1] == "chaos: every promise held"
     assert len(figures["modes"]) == 6
-    assert all(one["degraded"] > 20 and one["faults"] > 40 for one in figures["modes"].values())
+    assert all(one["degraded"] > 10 and one["faults"] > 20 for one in figures["modes"].values())
 
 
 def test_chaos_sees_what_is_wrong(tool):
@@ -104,7 +104,7 @@ def test_ties_reach_the_answers_so_that_their_order_is_seen(tool):
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_one_digest_over_hash_seeds_orders_frameworks_asked_and_awaited(tmp_path):
-    done, figures = run("determinism", "--questions", "20", "--seeds", "4", figures=tmp_path / "f.json")
+    done, figures = run("determinism", "--questions", "20", "--seeds", "2", figures=tmp_path / "f.json")
     assert done.returncode == 0, done.stdout[-2000:]
     assert {name: len(found) for name, found in figures["digests"].items()} == {"with faults": 1, "without faults": 1}
 
@@ -113,15 +113,15 @@ def test_one_digest_over_hash_seeds_orders_frameworks_asked_and_awaited(tmp_path
 @pytest.mark.timeout(120)
 def test_soak_counts_what_stays(tmp_path):
     """Too short to judge memory and threads, which are still being made; descriptors and tasks are as many."""
-    _, figures = run("soak", "--queries", "200", "--lists", "2", figures=tmp_path / "f.json")
+    _, figures = run("soak", "--queries", "100", "--lists", "2", figures=tmp_path / "f.json")
     assert not [one for one in figures["broken"] if "memory" not in one and "threads" not in one]
-    assert all(one["queries"] == 200 for one in figures["frameworks"].values())
+    assert all(one["queries"] == 100 for one in figures["frameworks"].values())
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_fuzz_runs_every_kind(tmp_path):
-    done, figures = run("fuzz", "--cases", "300", figures=tmp_path / "f.json")
+    done, figures = run("fuzz", "--cases", "130", figures=tmp_path / "f.json")
     assert done.returncode == 0, done.stdout[-2000:]
     assert len(figures["kinds"]) == 13
     assert figures["code_run"] == 0
@@ -133,7 +133,7 @@ def test_fuzz_runs_every_kind(tmp_path):
 @pytest.mark.timeout(120)
 def test_siege_asks_beside_every_kind_of_hostile_client(tmp_path, tool):
     """Too short to judge p99; every other promise holds."""
-    _, figures = run("siege", "--hostile", "10", "--honest", "4", "--seconds", "20", figures=tmp_path / "f.json")
+    _, figures = run("siege", "--hostile", "10", "--honest", "4", "--seconds", "10", figures=tmp_path / "f.json")
     assert not [one for one in figures["broken"] if "p99" not in one]
     assert set(figures["hostile"]) == set(tool("siege").HOSTILE)
     assert min(figures["answers"].values()) > 5
@@ -142,7 +142,7 @@ def test_siege_asks_beside_every_kind_of_hostile_client(tmp_path, tool):
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_many_connections_lock_no_honest_client_out(tmp_path):
-    options = ["--connections", "1200", "--honest", "3", "--seconds", "8"]
+    options = ["--connections", "1200", "--honest", "3", "--seconds", "5"]
     done, figures = run("connections", *options, figures=tmp_path / "f.json")
     assert done.returncode == 0, done.stdout[-2000:]
     assert figures["servers"]["room for all"]["most"] > 1000

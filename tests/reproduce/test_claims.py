@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -90,11 +91,21 @@ def test_the_conclusions_of_a_study_turn_with_its_lists(dataset, whole):
     assert starts(drowned.verdicts) != starts(turned.verdicts)
 
 
+@pytest.fixture(scope="module")
+def first_table(dataset):
+    """The first table of a study, by the study's name; each study runs once."""
+
+    @cache
+    def run(name):
+        runs = search_sources(ExperimentInput(dataset, 12), _study(name).sources)
+        return next(iter(run_study(_study(name), dataset, runs).values()))
+
+    return run
+
+
 @pytest.mark.parametrize("name", sorted(CLAIMS))
-def test_every_claim_of_a_study_holds_for_some_figures_and_is_refused_for_others(name, dataset):
-    study = _study(name)
-    runs = search_sources(ExperimentInput(dataset, 12), study.sources)
-    table = next(iter(run_study(study, dataset, runs).values()))
+def test_every_claim_of_a_study_holds_for_some_figures_and_is_refused_for_others(name, first_table):
+    table = first_table(name)
     for claim in CLAIMS[name]:
         parts = [dict.fromkeys(("tune", "exact", "hard", "rest"), one) for one in altered(table)]
         seen = {claim.verdict({"musique": both, "2wiki": both}).holds for both in parts}
@@ -118,10 +129,9 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("name", sorted(CLAIMS))
-def test_where_nothing_differs_agreement_holds_and_gains_and_losses_are_refused(name, dataset):
-    study = _study(name)
-    runs = search_sources(ExperimentInput(dataset, 12), study.sources)
-    table = _with(run := next(iter(run_study(study, dataset, runs).values())), [0.5] * len(run.rows), certain=False)
+def test_where_nothing_differs_agreement_holds_and_gains_and_losses_are_refused(name, first_table):
+    run = first_table(name)
+    table = _with(run, [0.5] * len(run.rows), certain=False)
     parts = dict.fromkeys(("tune", "exact", "hard", "rest"), table)
     found = [claim.verdict({"musique": parts, "2wiki": parts}).text[2] for claim in CLAIMS[name]]
     assert "".join(found) == ALIKE[name]

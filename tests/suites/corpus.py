@@ -23,8 +23,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.repeats import repeats
+from tests.suites.manual_time import until
 from tests.suites.other_process import started
 
+from phasegraph._support import files
 from phasegraph.errors import (
     IntegrityError,
     InvalidInputError,
@@ -44,6 +47,8 @@ from phasegraph.graph.walk.source import GraphSource
 
 FOLDERS = Path(__file__).parents[1] / "folders"
 """Folder with corpus folders of this and older versions; ``tests/folders/write.py`` writes a corpus folder."""
+STEPS = range(0, 20, repeats(1, 3))
+"""Operations of a sync before each of which a process is killed."""
 TITLES = ["Ada Lovelace", "Charles Babbage", "Analytical Engine", "London", "Byron", "Turin", "Luigi Menabrea", "Devon"]
 QUESTIONS = ["Who wrote about the engine of Charles Babbage?", "Where was Byron?", "London", "Menabrea in Turin"]
 
@@ -1187,7 +1192,7 @@ class CorpusSuite:
         old = self.opened(path).documents()
         assert other_process("sync_and_die", path) == 0
         copies = sorted(tmp_path.glob("copy-*"))
-        assert len(copies) == 20
+        assert len(copies) == len(STEPS)
         for row, copied in enumerate(copies):
             again = self.opened(copied)
             found = again.documents()
@@ -1200,7 +1205,7 @@ class CorpusSuite:
 
     def sync_and_die(self, path: Path) -> None:
         """Sync copies of a folder in child processes; each child is killed before a different write to disk."""
-        for step in range(20):
+        for step in STEPS:
             copied = path.with_name(f"copy-{step:02d}")
             shutil.copytree(path, copied)
             if child := os.fork():
@@ -1345,13 +1350,21 @@ class CorpusSuite:
     ) -> None:
         path = tmp_path / "corpus"
         retriever = self.in_chroma(self.documents(range(4)), path)
-        write, opened = ChromaVectors.write, list[Any]()
+        write, lock = ChromaVectors.write, files._lock
+        opened, refused = list[Any](), list[Any]()
         other = threading.Thread(target=lambda: opened.append(self.opened(path)))
+
+        def watched(descriptor: int) -> bool | None:
+            got = lock(descriptor)
+            if got is False:
+                refused.append(threading.current_thread())
+            return got
 
         def slowly(store: ChromaVectors, records: Any, vectors: Any) -> None:
             monkeypatch.undo()
+            monkeypatch.setattr(files, "_lock", watched)
             other.start()
-            other.join(0.5)
+            until(lambda: refused.count(other) > 2)
             assert not opened
             write(store, records, vectors)
 

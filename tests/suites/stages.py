@@ -6,7 +6,6 @@ import asyncio
 import copy
 import itertools
 import math
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
@@ -40,7 +39,7 @@ from phasegraph.testing import ManualClock
 TEXTS = {"a": "apple", "b": "banana", "c": "cherry", "d": "date", "e": "elder", "f": "fig"}
 FIRST = {"a": 0.9, "b": 0.8, "c": 0.5, "d": 0.3, "e": 0.2}
 SECOND = {"c": 7.0, "f": 6.0, "a": 5.0, "b": 2.0, "d": 1.0}
-CALLS = int(os.environ.get("PHASEGRAPH_FAULT_CALLS", repeats("20", "4")))
+CALLS = repeats(20, 4)
 """Number of calls with which each fault of a stage is tested."""
 
 

@@ -6,7 +6,6 @@ import copy
 import json
 import pickle
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 
@@ -22,7 +21,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from packaging.requirements import Requirement
-from tests.suites.manual_time import auntil
+from tests.suites.manual_time import auntil, until
 
 from langchain_phasegraph import PhaseGraphRetriever
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
@@ -229,9 +228,7 @@ def test_langsmith_gets_runs_of_its_retriever_shape(langsmith):
     tracer = LangChainTracer(client=client)
     found = langchain(None).invoke(SECRET, {"callbacks": [tracer]})
     tracer.wait_for_futures()
-    until = time.monotonic() + 20
-    while time.monotonic() < until and sum(one[0] == "PATCH" for one in langsmith.bodies) < 4:
-        time.sleep(0.05)
+    until(lambda: sum(one[0] == "PATCH" for one in langsmith.bodies) >= 4)
     runs = {}
     for _, path, body in langsmith.bodies:
         runs.setdefault(body.get("id") or path.rpartition("/")[2], {}).update({k: v for k, v in body.items() if v})
