@@ -103,7 +103,7 @@ class Turns:
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
 
-                A tenant is active if it has a request, or had a request in the last `_HALF` seconds. Otherwise, tenants that
+        A tenant is active if it has a request, or had a request in the last `_HALF` seconds. Otherwise, tenants that
         stopped would lower the average, and tenants that ask all the time would be heavy. In the average, the time of
         each tenant counts up to four times an equal share of one processor. Otherwise, a tenant with very many requests
         would raise the average so far that other heavy tenants would not exceed it. If all active tenants are heavy,
