@@ -341,7 +341,7 @@ def _asked(body: bytes) -> Mapping[str, Any]:
 
 def _fields(asked: Mapping[str, Any], known: Collection[str], needed: str) -> dict[str, Any]:
     if needed not in asked:
-        raise InvalidInputError(f"the body of the request must have the field {needed!r}: add it")
+        raise InvalidInputError(f"the field {needed!r} is missing: add it to the body of the request")
     refused = unknown_fields(asked, known)
     if refused:
         raise InvalidInputError(refused)
