@@ -47,7 +47,7 @@ class Page:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a Markdown table; numbers keep the decimals that they have."""
+    """Return a Markdown table; cells that are no text are converted by ``str``."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
