@@ -94,7 +94,7 @@ def deep(levels: int) -> Any:
 
 
 def changed_json(rng: random.Random, value: Any) -> Any:
-    """Return the value with one of its parts replaced, removed, doubled or renamed."""
+    """Return a JSON value in which one part is replaced, removed, doubled or renamed."""
     if isinstance(value, dict) and value and rng.random() < 0.85:
         key = rng.choice(list(value))
         act = rng.random()
@@ -163,7 +163,7 @@ def changed_lines(rng: random.Random, data: bytes) -> bytes:
 
 
 def changed_array(rng: random.Random, path: Path) -> None:
-    """Change an npy file: other values, another type, another shape, or objects in it."""
+    """Change an npy file in place: other values, another type, another shape, or Python objects in it."""
     array = np.load(path)
     act = rng.randrange(5) if array.dtype.kind in "iufb" else rng.choice([1, 3, 4])
     if act == 0 and array.size:
@@ -182,7 +182,7 @@ def changed_array(rng: random.Random, path: Path) -> None:
 
 
 def sealed(document: dict[str, Any]) -> bytes:
-    """Return a saved file with a checksum that matches its present body."""
+    """Return the bytes of a saved JSON file whose checksum matches the changed body of `document`."""
     text = json.dumps(document["body"], sort_keys=True, separators=(",", ":"))
     return json.dumps(
         {**document, "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
@@ -203,7 +203,7 @@ def damage_document(rng: random.Random, path: Path) -> None:
 
 
 def damage_bundle(rng: random.Random, folder: Path) -> None:
-    """Damage one file of a directory with a manifest; in half of the cases, compute its checksum again."""
+    """Damage one file of a saved directory; in half of the cases, write the new checksum into the manifest."""
     files = sorted(one for one in folder.rglob("*") if one.is_file())
     manifest = rng.choice([one for one in files if one.name == "manifest.json"])
     arrays = sorted(manifest.parent.glob("*.npy"))
@@ -241,7 +241,7 @@ def damage_text(rng: random.Random, path: Path) -> None:
 
 
 def damage_folder_of_lines(rng: random.Random, folder: Path) -> None:
-    """Damage one file of a data set."""
+    """Damage one file of a data set's folder."""
     file = rng.choice(sorted(one for one in folder.iterdir() if one.is_file()))
     if file.suffix == ".npy" and rng.random() < 0.5:
         changed_array(rng, file)
@@ -336,7 +336,7 @@ Kind = tuple[int, list[Path], Damage, Callable[[Path], None]]
 
 
 def kinds(base: Path) -> dict[str, Kind]:
-    """Return, by name, the kinds of cases: how often, the original, the damage, and how it is loaded and used."""
+    """Return, by name, the kinds of cases: a weight, the original file, the damage, and the function that loads it."""
     from langchain_core.documents import Document
 
     from langchain_phasegraph import EntityGraphRetriever
@@ -388,7 +388,7 @@ def hostile(rng: random.Random) -> str:
 
 
 class Words:
-    """Hostile ids, titles, texts and queries."""
+    """A generator of hostile ids, titles, texts and queries."""
 
     def __init__(self) -> None:
         from langchain_core.documents import Document
