@@ -43,7 +43,7 @@ class Joined(EntityGraph):
 
 
 def chunks_of(data: Dataset, options: argparse.Namespace, settings: ChunkSettings) -> ChunkGraph:
-    """Build the chunk graph of the data set."""
+    """Build the chunk graph of the data set, from the fields of its lines that `options` names."""
     lines = [passage.extra for passage in data.passages]
     kinds = [line.get(options.kind) for line in lines]
     return build_chunk_graph(
@@ -57,7 +57,7 @@ def chunks_of(data: Dataset, options: argparse.Namespace, settings: ChunkSetting
 
 
 def values(answers: Sequence[Sequence[str]], data: Dataset, k: int) -> np.ndarray:
-    """Return an (n,) array with the recall of every query, in percent."""
+    """Return an (n,) array with the Recall@k of every query, in percent."""
     pairs = zip(answers, data.judgements, strict=True)
     return 100 * np.array([recall(tuple(ids)[:k], judgement, k) for ids, judgement in pairs])
 

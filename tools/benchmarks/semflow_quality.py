@@ -22,7 +22,7 @@ from phasegraph.ranking import Ranking
 
 
 def report(data: Dataset, label: str, search: Callable[[int], Ranking]) -> None:
-    """Print one line."""
+    """Search all queries of a data set, and print one line with `label` and the measures."""
     row = measures([tuple(search(number).ids) for number in range(len(data.queries))], data)
     print(f"{label:28}", "  ".join(f"{name} {value:5.1f}" for name, value in row.items()), flush=True)
 

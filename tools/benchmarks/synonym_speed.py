@@ -25,7 +25,10 @@ def timed(function):
 
 
 def made_up(rows, dimensions=384, seed=0):
-    """Return vectors with near-duplicates; the first 96 directions have about three quarters of the squared length."""
+    """Return made-up unit vectors, about a fifth of which are near-duplicates of others.
+
+    The first 96 directions have about three quarters of the squared length.
+    """
     rng = np.random.default_rng(seed)
     spread = (np.arange(1, dimensions + 1) ** -0.45).astype(np.float32)
     vectors = rng.standard_normal((rows, dimensions), dtype=np.float32) * spread
