@@ -73,7 +73,7 @@ def keep(file: Path | None, figures: dict[str, Any]) -> None:
 
 
 def run(program: str, *arguments: object) -> dict[str, float]:
-    """Run a program, and return the figures in its last line."""
+    """Run a Python program given as text, and return the figures that it prints as JSON in its last line."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(program)
         script.flush()
@@ -85,7 +85,10 @@ def run(program: str, *arguments: object) -> dict[str, float]:
 
 
 def busiest(tasks: list[float], workers: int) -> float:
-    """Return the seconds until the last of `workers` workers is done, if each takes the next task when it is free."""
+    """Return the seconds until all tasks are done by `workers` workers, each of which takes the next task when free.
+
+    `tasks` holds the seconds of each task.
+    """
     free = [0.0] * workers
     for one in tasks:
         heapq.heapreplace(free, free[0] + one)
@@ -93,7 +96,10 @@ def busiest(tasks: list[float], workers: int) -> float:
 
 
 def speedup(corpus: Path, folder: Path, shards: int, counts: list[int]) -> dict[str, dict[str, float]]:
-    """Return the processor seconds and the seconds of the critical path, by the number of workers."""
+    """Build the index with each number of workers; return processor seconds and seconds of the critical path.
+
+    The critical path is the time with enough cores: this process plus, for each map, the busiest worker.
+    """
     found = {}
     for workers in counts:
         built = run(PATH, corpus, folder / "many", shards, workers)
@@ -107,7 +113,7 @@ def speedup(corpus: Path, folder: Path, shards: int, counts: list[int]) -> dict[
 
 
 def main() -> None:
-    """Build the indexes, ask the questions, and print the figures."""
+    """Build the indexes with each engine and in one process, ask the questions, and print the figures."""
     reads = argparse.ArgumentParser(description=__doc__)
     reads.add_argument("corpus", type=Path)
     reads.add_argument("queries", type=Path, nargs="?")
