@@ -87,12 +87,15 @@ def first_sentence(markdown: str) -> str:
 
 
 def reference_as_markdown(markdown: str) -> str:
-    """Replace each ``::: name`` by the signature and the docstring of the name and of its members."""
+    """Return a page in which each ``::: name`` is replaced by the name's signature and docstring.
+
+    The signatures and docstrings of its members follow.
+    """
     return _DIRECTIVE.sub(lambda found: _described(found["name"], found["options"]) + "\n", markdown)
 
 
 def _described(name: str, options: str) -> str:
-    """Return the Markdown of a name in the reference."""
+    """Return the Markdown for a name that the reference lists; `options` (YAML) may choose its members."""
     thing = _loaded()[name]
     asked = yaml.safe_load(options) or {}
     members = asked.get("options", {}).get("members")
@@ -133,7 +136,7 @@ def _signature(parameters: Iterable[Any]) -> str:
 
 @cache
 def _loaded() -> Any:
-    """Return the code's objects, which are read without importing the code."""
+    """Return the objects of the packages as griffe reads them, without importing the packages."""
     import griffe
 
     handler = next(one["mkdocstrings"] for one in yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["plugins"]
