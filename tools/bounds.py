@@ -14,7 +14,7 @@ from release import PROJECTS
 
 
 def requirements() -> Iterator[str]:
-    """Yield every requirement of each distribution and its extras, except requirements of the other distributions."""
+    """Yield every requirement of the three distributions and their extras, except requirements of each other."""
     for path in PROJECTS:
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
         for text in chain(project["dependencies"], *project["optional-dependencies"].values()):

@@ -22,7 +22,10 @@ COPIED = ("corpus.jsonl", "queries.jsonl", "triples.jsonl", "passages.f16.npy", 
 
 
 def normalised(text: str) -> str:
-    """Return the text in lower case and stripped; only ASCII letters and digits stay, others become spaces."""
+    """Return the text in lower case, with a space for every character other than ASCII letters and digits.
+
+    White space at both ends is removed.
+    """
     return re.sub(r"[^A-Za-z0-9 ]", " ", text.lower()).strip()
 
 
