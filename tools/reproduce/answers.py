@@ -1,4 +1,4 @@
-"""Question answering on the hard slice: how well a reader answers from the passages of each system."""
+"""A study of question answering: how well a reader answers hard questions from the passages of each system."""
 
 from __future__ import annotations
 

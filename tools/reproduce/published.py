@@ -37,7 +37,7 @@ ABLATIONS: Mapping[str, str] = MappingProxyType(
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """Read a JSON object from a file."""
+    """Read a JSON object from a file; raise InvalidInputError if the file does not contain one."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -123,9 +123,9 @@ def _fitted_row(name: str, judged: JudgedScores) -> list[object]:
 
 
 def thresholds_page(folder: Path) -> Page:
-    """Return the page `acceptance-thresholds`: fitted thresholds, areas under the curve, and balanced accuracies.
+    """Return the page `acceptance-thresholds` on published scores: fitted thresholds and areas under the curve.
 
-    The accuracies of the policies are cross-validated.
+    It also compares ways to set thresholds, by their cross-validated balanced accuracies.
     """
     judged = judged_sources(folder / "sscc.json")
     columns = ["source", "pairs", "relevant", "AUC", "grid-100 (BA)", "exact Youden (BA)", "best F1 (F1)"]
@@ -149,7 +149,7 @@ def thresholds_page(folder: Path) -> Page:
 
 
 def _defaults(judged: Mapping[str, JudgedScores]) -> list[Verdict]:
-    """Return the verdicts on the default thresholds of the released code."""
+    """Return the verdicts on the acceptance thresholds that the released code sets by default."""
     below = {name: float(one.scores.min()) - DEFAULTS[name] for name, one in judged.items()}
     rejected = {name: float((one.scores < DEFAULTS[name]).mean()) for name, one in judged.items()}
     lost = {

@@ -1,4 +1,4 @@
-"""The default without labels: its regret to the best of its sources and RRF, and the harm that a wrong source does."""
+"""phasegraph's default without labels: its regret to its sources and RRF, and the harm that a wrong source does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BAR, HARM_BAR = 0.005, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The results of the default on one data set with one list length.
+    """The results of phasegraph's default fusion on one data set with one list length.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The entropy router of "Beyond the Reranker": gates are fitted on one part of the queries and judged on another."""
+"""The entropy router of "Beyond the Reranker": its thresholds ("gates"), fitted on other queries than the judged."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Choices:
 def published_choices(folder: Path) -> Choices:
     """Return the data of the 200 published MuSiQue queries, split into two halves by the MD5 of their ids.
 
-    Each half is judged with the gates that are fitted on the other half.
+    Each half is judged with the router's thresholds ("gates") that are fitted on the other half.
     """
     state: dict[str, dict[str, object]] = read_json(folder / "routing_musique.json")  # type: ignore[assignment]
     ids = list(state["knn_distances"])
@@ -89,7 +89,7 @@ def published_choices(folder: Path) -> Choices:
 def own_choices(dataset: Dataset) -> Choices:
     """Return the data of a data set with a calibration split; three of our systems replace the strategies.
 
-    Gates are fitted on this split and judged on the other queries.
+    The router's thresholds ("gates") are fitted on this split and judged on the other queries.
     """
     inputs = ExperimentInput(dataset)
     runs = search_sources(inputs, ("vector", "graph", "bm25"))
@@ -242,7 +242,7 @@ def _change(values: FloatArray) -> str:
 
 
 def _flag_verdicts(found: Sequence[FlagEffect]) -> list[Verdict]:
-    """Return the verdicts on whether the flag identifies questions that gain from a walk.
+    """Return the verdicts on whether the multi-hop flag identifies questions that gain from a walk.
 
     Only data sets with at least twenty questions of each kind count.
     """
@@ -299,7 +299,7 @@ def _flags(datasets: Sequence[Dataset]) -> str:
 
 
 def _verdicts(sets: Mapping[str, Choices], routes: Mapping[str, Mapping[str, IntArray]]) -> list[Verdict]:
-    """Return the verdicts on whether routing beats one strategy, and whether fitted gates beat published gates."""
+    """Return the verdicts on whether routing beats a single strategy, and fitted gates beat published gates."""
 
     def gain(name: str, way: str, other: str) -> FloatArray:
         return sets[name].reached(routes[name][way]) - sets[name].reached(routes[name][other])

@@ -196,7 +196,10 @@ def _robust(judged: Sequence[Dataset], say: Say) -> list[Page]:
 
 
 def search_whole(dataset: Dataset, studies: Sequence[Study]) -> dict[str, SourceRun]:
-    """Search every source of the studies once, with the longest list that any study needs."""
+    """Search every source of the studies once, with the longest list that any study needs; return the results.
+
+    The results are by source.
+    """
     names = {name for study in studies for name in study.sources}
     longest = max(study.limit for study in studies)
     graph = max(study.limit if study.graph_limit is None else study.graph_limit for study in studies)

@@ -382,7 +382,7 @@ def _holes(holes: Mapping[str, Holes]) -> list[Verdict]:
 
 
 def _numbers(found: Table, variants: Mapping[str, FlowParameters]) -> list[Verdict]:
-    """Return the verdicts on whether the paper's constants are near the best constants of their sweep."""
+    """Return the verdicts on whether the paper's constants are nearly as good as the best values that were tried."""
     measure, out = MEASURES[0], {}
     for field, values in SWEEPS.items():
         swept = [_changed(field, value) for value in values]

@@ -38,7 +38,7 @@ RARE = 3
 
 
 def halves(dataset: Dataset) -> dict[str, IntArray]:
-    """Return the rows of the tuning queries and of the confirming queries, by the MD5 of their ids."""
+    """Split the queries into halves by the MD5 of their ids; return the rows of each half (`tune` and `confirm`)."""
     ids = [query.id for query in dataset.queries]
     return {"tune": split_by_id(ids, "tune"), "confirm": split_by_id(ids, "confirm")}
 

@@ -60,12 +60,12 @@ def configurations() -> dict[str, FusionPipeline]:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The results of the configurations on one data set.
+    """The results of trying configurations of fusion on one data set.
 
     Parameters
     ----------
     wins : mapping of str to int
-        Number of last hops found on the tuning half of the hard slice, by configuration.
+        Number of last hops found on the tuning half of the hard queries, by configuration.
     chosen : mapping of str to str
         The best configuration of each rule, and the best of all under ``BEST``.
     tuned : int
@@ -89,8 +89,8 @@ class Sweep:
 def sweep(dataset: Dataset, pipelines: Mapping[str, FusionPipeline]) -> Sweep:
     """Try every configuration on one half of the hard queries, and the best of each rule on the other half.
 
-    The best configuration finds most last hops among the first ten. Of equally good configurations, the one with the
-    higher Recall@5 is chosen, and then the one that was tried first.
+    Return the results of both. The best configuration finds most last hops among the first ten. Of equally good
+    configurations, the one with the higher Recall@5 is chosen, and then the one that was tried first.
     """
     runs = search_sources(ExperimentInput(dataset, LIMIT), TWO)
     both, hard = halves(dataset), hard_slice(dataset)["hard"]
