@@ -114,7 +114,7 @@ def changes(count: int, root: Path, wrong: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run one process with the true clock and another with the changing clock, compare their results, and finish."""
+    """Run one process with the true clock and another with the changing clock, and report whether they differ."""
     if len(sys.argv) == 3 and sys.argv[1] == "--child":
         wrong: list[str] = []
         with tempfile.TemporaryDirectory() as root, quiet():

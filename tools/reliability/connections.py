@@ -97,7 +97,7 @@ def _is_socket(pid: int, descriptor: str) -> bool:
 
 
 def main() -> None:
-    """Serve a folder, open the connections, compare the figures with the bounds, and finish."""
+    """Serve a folder, open the connections, compare the figures with the bounds, and report the result."""
     if len(sys.argv) == 5 and sys.argv[1] == "--child":
         print(json.dumps(flood(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
         return

@@ -1,8 +1,8 @@
 """Check that all answers have one digest: ``python tools/reliability/determinism.py [--questions 250] [--seeds 20]``.
 
-The same questions are asked in separate processes with different values of PYTHONHASHSEED, with the sources in each of
-their six orders, synchronously and asynchronously, in both frameworks. Ids, texts, scores, fused values and
-contributions of all answers must have the same SHA-256. In every second process, sources fail for a fifth of the
+The same questions are asked in separate processes with different values of PYTHONHASHSEED. In both frameworks, they are
+asked with the sources in each of their six orders, synchronously and asynchronously. Ids, texts, scores, fused values
+and contributions of all answers must have the same SHA-256. In every second process, sources fail for a fifth of the
 questions; these processes have their own common SHA-256. ``--json FILE`` writes the figures.
 """
 

@@ -289,7 +289,7 @@ def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) ->
 
 
 def main() -> None:
-    """Build the C library, start this program again with the library, run all commands with all faults, and finish."""
+    """Build the C library, start this program again with the library, run all commands with all faults, and report."""
     given = arguments(__doc__, step=1)
     if "LD_PRELOAD" not in os.environ:
         with tempfile.TemporaryDirectory() as built:

@@ -190,7 +190,7 @@ def sealed(document: dict[str, Any]) -> bytes:
 
 
 def damage_document(rng: random.Random, path: Path) -> None:
-    """Damage the bytes or the body of a saved JSON file."""
+    """Damage a saved JSON file in place: its bytes, or its body with or without a new checksum."""
     data = path.read_bytes()
     if rng.random() < 0.3:
         path.write_bytes(changed_bytes(rng, data))
@@ -235,7 +235,7 @@ def damage_bundle(rng: random.Random, folder: Path) -> None:
 
 
 def damage_text(rng: random.Random, path: Path) -> None:
-    """Damage a text file."""
+    """Damage a text file in place, in most cases by changed lines, otherwise by changed bytes."""
     change = changed_lines if rng.random() < 0.7 else changed_bytes
     path.write_bytes(change(rng, path.read_bytes()))
 
@@ -336,7 +336,7 @@ Kind = tuple[int, list[Path], Damage, Callable[[Path], None]]
 
 
 def kinds(base: Path) -> dict[str, Kind]:
-    """Return, by name, the kinds of cases: a weight, the original file, the damage, and the function that loads it."""
+    """Return the kinds of damaged files by name: a weight, the original files, the damage, and the loading function."""
     from langchain_core.documents import Document
 
     from langchain_phasegraph import EntityGraphRetriever
@@ -425,7 +425,7 @@ class Words:
 
 
 class StuckError(BaseException):
-    """A case took more time than allowed."""
+    """Raised if a case takes more time than allowed."""
 
 
 def _stuck(*_: object) -> None:
@@ -433,7 +433,10 @@ def _stuck(*_: object) -> None:
 
 
 def child(seed: int, first: int, count: int, step: int, seconds: float, base: Path, progress: Path) -> None:
-    """Run the cases first, first + step, …, and print a line of JSON; the file `progress` has the present case."""
+    """Run every `step`-th case from number `first`, and print the numbers of outcomes as a line of JSON.
+
+    The file `progress` names the present case, so that a case that ends the process can be found.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _stuck)
     os.environ[SENTINEL] = str(base / "sentinel")
@@ -464,7 +467,7 @@ def child(seed: int, first: int, count: int, step: int, seconds: float, base: Pa
 def one_case(
     rng: random.Random, kind: str, made: dict[str, Kind], words: Words, work: Path, progress: Path, number: int
 ) -> str:
-    """Run one case; return ``success``, ``refused``, or a description of the problem."""
+    """Run case `number` of the given kind; return ``success``, ``refused``, or a description of the problem."""
     path = work
     if kind != "words":
         _, originals, damage, use = made[kind]

@@ -6,8 +6,8 @@ The commands are a sync, a sync that deletes everything, a watch, a merge, a del
 documents, which stores a table. Each kill copies a folder, forks, and ends the child before its n-th call that changes
 the disk, as `kill -9` would. The folder must then open in its old state or in its new state, and the same command must
 complete the change. There is a kill for every call, or `--most` kills per command at even distances. Then the disk is
-full from each call on: the command must make its change, or its error must name the disk, and the folder must meet the
-same conditions.
+full from each call on: the command must make its change, or its error must name the disk. The folder must meet the same
+conditions.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def full_disks(command: str, place: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    """Run all kills and full disks, print or write how often each state followed, and finish."""
+    """Run all kills and full disks, count how often each state followed, and report the result."""
     given = arguments(__doc__, most=1000)
     figures: dict[str, Any] = {"kills": {}, "full": {}}
     serialization.MAPPED_BYTES = 0  # small files are mapped like large ones, and the table of documents is kept

@@ -300,7 +300,7 @@ def compare(found: dict[str, Any]) -> list[str]:
 
 
 def _of_a_package(reason: str) -> str:
-    """Return a reason in which "the package" replaces the pronoun.
+    """Return the reason why a law does not apply to a package, with "the package" in place of "it".
 
     >>> _of_a_package("it takes no weights"), _of_a_package("its sources have no scores")
     ('the package takes no weights', 'the sources of the package have no scores')

@@ -1,4 +1,4 @@
-"""Shared parts of all runs: arguments, progress bar, resources of a process, files of figures, and the verdict."""
+"""Shared parts of the reliability runs: arguments, progress bar, resources of a process, figures, and the verdict."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def versions(*names: str) -> dict[str, str]:
 
 
 def finish(name: str, given: argparse.Namespace, figures: Mapping[str, Any], broken: list[str]) -> None:
-    """Write the figures, print the verdict as the last line, and exit with 1 if a promise is broken."""
+    """Write or print the figures, print the verdict, and exit: with 1 if `broken` lists promises, otherwise with 0."""
     command = " ".join(
         ["python", f"tools/reliability/{name}.py"]
         + [f"--{key} {value}" for key, value in vars(given).items() if key != "json"]

@@ -4,14 +4,14 @@
 
 A folder of made-up passages is served to several tenants by a process of its own. Honest clients ask a question about
 once a second. In every second window, hostile clients do what :data:`HOSTILE` names; half of them have tokens of
-tenants of their own. An honest answer must come (status 200), hold what it holds in quiet, and p99 of its time must be
-at most twice that of the quiet windows, which lie between the hostile windows, so that other load of the machine
-counts on both sides. In a third kind of window, the same hostile clients attack another process (:func:`sink`). These
-windows show how much the hostile clients slow down honest answers only because they use the same processors. They
-change no verdict. The hostile clients send the longest question that the server answers by default, and questions
-about as long as the longest request. They run with a lower priority, because it is assumed that they come from other
-machines and do not use this processor. On a busy machine, they therefore send fewer requests than on an idle machine;
-the figures count their requests.
+tenants of their own. Every honest request must get an answer (status 200), which must contain the same passages as
+without hostile clients. The p99 of the times must be at most twice the p99 of the quiet windows. These lie between the
+hostile windows, so that other load of the machine affects both. In a third kind of window, the same hostile clients
+attack another process (:func:`sink`). These windows show how much the hostile clients slow down honest answers only
+because they use the same processors. They change no verdict. The hostile clients send the longest question that the
+server answers by default, and questions about as long as the longest request. They run with a lower priority, because
+it is assumed that they come from other machines and do not use this processor. On a busy machine, they therefore send
+fewer requests than on an idle machine; the figures count their requests.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def vector(text: str) -> np.ndarray:
 
 
 def make_folder(path: Path) -> None:
-    """Write the passages of all tenants into one folder."""
+    """Write an index of the made-up passages of all tenants to the folder `path`."""
     from phasegraph.graph import GraphIndex
 
     rows = [
@@ -350,7 +350,7 @@ async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
 
 @contextmanager
 def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    """Serve the folder to its tenants in a separate process; yield the port and the process."""
+    """Serve a folder of made-up passages to several tenants by a separate process; yield its port and the process."""
     with tempfile.TemporaryDirectory() as root:
         folder, tenants = Path(root) / "folder", Path(root) / "tenants.json"
         make_folder(folder)
@@ -401,7 +401,7 @@ def stopped(server: subprocess.Popen[str]) -> list[str]:
 
 
 def main() -> None:
-    """Serve a folder, run the windows, compare the figures with the promise, and finish."""
+    """Serve a folder, run the windows, compare the figures with the promise, and report the result."""
     if len(sys.argv) == 5 and sys.argv[1] == "--child":
         print(flush=True)  # the attack begins
         print(json.dumps(asyncio.run(hostile(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))))

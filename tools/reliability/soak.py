@@ -161,7 +161,7 @@ def measured(framework: str, queries: int, count: int) -> dict[str, Any]:
 
 
 def growth(row: dict[str, Any]) -> float:
-    """Return the resident memory at the end, divided by the memory after a tenth of the calls."""
+    """Return the resident memory after all calls, divided by the resident memory after a tenth of the calls."""
     return round(row["late"]["resident_kb"] / row["early"]["resident_kb"], 4)
 
 
