@@ -95,7 +95,7 @@ def _realised(
 
 
 def read(folder: Path) -> dict[str, JudgedScores]:
-    """Read the published scores of each source; query i has the hits of block i."""
+    """Read the published scores and labels of each source; each block of 30 consecutive hits belongs to one query."""
     with (folder / "sscc.json").open() as file:
         content = json.load(file)
     out = {}
@@ -106,7 +106,7 @@ def read(folder: Path) -> dict[str, JudgedScores]:
 
 
 def whole_sample(sources: Mapping[str, JudgedScores]) -> None:
-    """Print the first table: one row per source; every threshold is fitted to all hits of the source."""
+    """Print a table with one row for each source, whose thresholds are fitted to all hits of the source."""
     print(f"\n{'source':<7}{'hits':>6}{'rel':>5}{'AUC':>9}{'grid-100 (BA)':>22}{'exact (BA)':>22}{'F1 (F1)':>22}")
     for name, judged in sources.items():
         grid, exact = fit_grid(judged), fit_threshold(judged, midway=False)
@@ -152,7 +152,10 @@ FITS: dict[str, Callable[[Mapping[str, JudgedScores]], Values]] = {
 
 
 def cross_validated(sources: Mapping[str, JudgedScores]) -> None:
-    """Print balanced accuracy, coverage and observed miss rate of the policies, in five folds of queries."""
+    """Print balanced accuracy, coverage and observed miss rate for each way to set thresholds.
+
+    They are cross-validated over five folds of queries.
+    """
     count = next(iter(sources.values())).query_count
     folds = np.array_split(np.random.default_rng(0).permutation(count), 5)
     print(f"\n{'five folds by query':<36}{'BA bi':>8}{'BA cross':>9}{'mean':>8}{'kept':>7}{'missed bi, cross':>18}")

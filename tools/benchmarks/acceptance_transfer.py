@@ -159,14 +159,14 @@ def drift(judged: Judged, test: Judged) -> None:
 
 
 def fused_hits(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], rows: list[int]) -> JudgedScores:
-    """Return the published scores of the 50 best hits of the default pipeline, as judged scores."""
+    """Return the 50 best hits of the default pipeline for the queries in `rows`, judged, with published scores."""
     pipeline = replace(FusionPipeline(), k=50)
     answers = {data.queries[row].id: pipeline.decide([found[row] for found in rankings.values()]) for row in rows}
     return judge(answers, gold_of(data))
 
 
 def main() -> None:
-    """Print the tables."""
+    """Fit thresholds on one split of a data set, test them on another, and print all tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--fit", default="calibration")

@@ -63,7 +63,7 @@ def values(answers: Sequence[Sequence[str]], data: Dataset, k: int) -> np.ndarra
 
 
 def report(name: str, answers: Sequence[Sequence[str]], data: Dataset, parts: Sequence[str]) -> None:
-    """Print one line: Recall@5, Recall@10, and Recall@10 for each part of the queries."""
+    """Print the recall of one list or fusion: Recall@5, Recall@10, and Recall@10 for each part of the queries."""
     ten = values(answers, data, 10)
     by_part = "  ".join(
         f"{part} {ten[[one == part for one in parts]].mean():5.1f}" for part in dict.fromkeys(parts) if part
@@ -72,7 +72,7 @@ def report(name: str, answers: Sequence[Sequence[str]], data: Dataset, parts: Se
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure the recall of every list and fusion on the data set, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     for name, usual in (("document", "doc_id"), ("position", "char_start"), ("kind", "modality"), ("code", "code")):

@@ -258,7 +258,7 @@ def tick(over: Event, late: Any) -> None:
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure both frameworks with every slow step, and print by how much their calls exceed the deadline."""
     logging.getLogger("phasegraph").setLevel(logging.CRITICAL)
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--calls", type=int, default=20)
@@ -296,7 +296,10 @@ def main() -> None:
 
 
 def measured(framework: Any, retriever: Any, slow: Slow, calls: int, timeout: float, awaited: int) -> list[float]:
-    """Return by how many milliseconds each of `calls` consecutive calls exceeds the deadline."""
+    """Return by how many milliseconds each of `calls` consecutive calls exceeds the deadline.
+
+    `awaited` chooses asynchronous calls.
+    """
     found = []
     slow.free.clear()
     for number in range(calls):

@@ -64,7 +64,7 @@ def from_ids(lists: dict[str, tuple[list[str], list[float]]]) -> list[Ranking]:
 
 
 def from_pairs(readers: Sequence[HitReader], pairs: Sequence[object]) -> list[Ranking]:
-    """Create rankings from pairs of document and score, which a LangChain store returns."""
+    """Create rankings from lists of (document, score), the form in which a LangChain store returns hits."""
     return [ranking_of(reader, hits, None, []) for reader, hits in zip(readers, pairs, strict=True)]
 
 

@@ -9,11 +9,11 @@ FaissVectorStore (`llama-faiss`). Each system requests 10 passages per question.
 are repeated up to the number of passages, with changed names and with noise in the vectors. A question's embedding is
 looked up.
 
-Every system runs in a separate process, because the BLAS threads of a library continue to run for a while after a call,
-and the next call would be charged for this. Processor time is the time of the whole process with its threads, over
-blocks of 20 questions with pauses of 100 ms between them; the table has the median block and the fastest block. The
-table also states the load of the machine. On a busy machine, use only processor times and their ratios. Wall times, and
-the throughput of eight asynchronous callers relative to one caller, need a quiet machine.
+Every system runs in a separate process. The reason: the BLAS threads of a library continue to run for a while after a
+call, and their time would be added to the next call. Processor time is the time of the whole process with its threads,
+over blocks of 20 questions with pauses of 100 ms between them; the table has the median block and the fastest block.
+The table also states the load of the machine. On a busy machine, use only processor times and their ratios. Wall times,
+and the throughput of eight asynchronous callers relative to one caller, need a quiet machine.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def measure(store: str, system: str, passages: int, questions: int, callers: Seq
 
 
 def _blocks(run: Callable[[Sequence[str]], None], texts: Sequence[str]) -> dict[str, float]:
-    """Return the milliseconds of processor time and of wall time per question, over blocks of questions."""
+    """Return milliseconds for each question: median and lowest processor time, and median wall time, over blocks."""
     cpus, walls = [], []
     for start in range(0, len(texts) - BLOCK + 1, BLOCK):
         time.sleep(0.1)
@@ -268,7 +268,7 @@ def _ms(seconds: float) -> float:
 
 
 def line(row: dict[str, Any], peer: dict[str, Any] | None, callers: Sequence[int]) -> str:
-    """Return one line of the printed table, with ratios to the peer's processor time."""
+    """Return one line of the printed table, with ratios to the processor time of `peer`, the framework's own fusion."""
     texts = [
         f"{row['store']:<12}{row['passages']:>8,} {row['system']:<13}{row['build_s']:>7.1f} s{row['first_ms']:>9.1f}"
     ]

@@ -67,7 +67,7 @@ class Given(Embeddings):
         return [self._vectors[self._by_text[text]].tolist() for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        """Return the vector that `EMBEDDINGS` computes."""
+        """Return the vector that `EMBEDDINGS` computes for a query."""
         return EMBEDDINGS.embed_query(text)
 
 
@@ -164,7 +164,7 @@ def llama_index(
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure calls with and without filters over every store, and print the milliseconds and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--calls", type=int, default=30)

@@ -34,7 +34,7 @@ def measures(ranked: list[tuple[str, ...]], data: Dataset) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure vectors and the walk on the data sets that the command line names, and print the measures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--limit", type=int, default=50, help="hits of both lists")

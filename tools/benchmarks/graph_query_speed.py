@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python tools/benchmarks/graph_query_speed.py FOLDER… [--queries 200]
 
 igraph receives a prepared reset vector and returns masses. A search of the graph source finds the names in the query,
-weights the edges by the similarity of the passages, walks, computes scores, and ranks. The two walks differ, so their
-lists are not compared. The answers of the graph source's two kernels must be equal. Times are medians over the queries,
-in milliseconds.
+weights the edges by the similarity of the passages, and walks. Then it computes scores, and ranks. The two walks
+differ, so their lists are not compared. The answers of the graph source's two kernels must be equal. Times are medians
+over the queries, in milliseconds.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def report(data: Dataset, count: int) -> None:
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure searches of the data sets that the command line names, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--queries", type=int, default=200)

@@ -5,9 +5,9 @@
 The corpus (default: the bundled corpus) is repeated with changed names, as in index_speed.py. Ten consecutive passages
 form a document. Vectors are random, with 384 numbers, and cost nothing. Through LangChain, one sync of all documents
 changes nothing, and a further sync changes 100 documents; the figures do not include reading and embedding. Then the
-same questions are asked in three situations: without other work, while a second process syncs 100 documents and a
-third process merges, and while this process syncs. The situations alternate. Use the processor times and their ratios;
-the output also states the load of the machine.
+same questions are asked in three situations, which alternate. In the first, there is no other work. In the second,
+another process syncs 100 documents and merges. In the third, this process syncs. Use the processor times and their
+ratios; the output also states the load of the machine.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def beside_a_thread(retriever: PhaseGraphRetriever, rows: Sequence[dict[str, str
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure syncs, and searches beside syncs and merges; print or write the times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?", type=Path, default=BUNDLED)
     parser.add_argument("--passages", type=int, default=100_000)

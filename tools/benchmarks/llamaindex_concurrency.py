@@ -3,8 +3,8 @@
     python tools/benchmarks/llamaindex_concurrency.py [--passages 11545] [--calls 50] [--rounds 5]
 
 In each round, three retrievers take turns: the plain retriever, phasegraph over it, and phasegraph over it and an
-entity graph. The program prints total seconds, the median ratio to the plain retriever in the same round, the number of
-answers without all sources, and the longest time for which the event loop was blocked.
+entity graph. The program prints total seconds, and the median ratio to the plain retriever in the same round. It also
+prints the number of answers without all sources, and the longest time for which the event loop was blocked.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def fused(runs: list[SourceRun], rule: str) -> list[tuple[str, ...]]:
 
 
 def main() -> None:
-    """Print one table per folder."""
+    """Print a table of all fusion rules for each data set that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--sources", default="vector,graph")

@@ -45,7 +45,7 @@ def label(policy: SelectionPolicy) -> str:
 
 
 def pools(data: Dataset, names: Sequence[str], size: int, published: bool) -> list[Pool]:
-    """Return the relevance, embeddings and ids of the first `size` fused candidates of each query."""
+    """Return, for each query, the first `size` fused candidates: their relevance, embeddings and ids."""
     runs = search_sources(ExperimentInput(data), names)
     where = {passage.id: row for row, passage in enumerate(data.passages)}
     pipeline = replace(FusionPipeline(), k=size)
@@ -82,7 +82,7 @@ def measure(data: Dataset, found: list[Pool], policy: SelectionPolicy, k: int) -
 
 
 def main() -> None:
-    """Print one table per folder."""
+    """Print a table of all selections for each data set that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--k", type=int, default=5)

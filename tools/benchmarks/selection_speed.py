@@ -46,7 +46,7 @@ def milliseconds(policy: SelectionPolicy, count: int, k: int, repeats: int = 21)
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure selections of several sizes, and print their milliseconds."""
     print(f"{'method':<30}{'from':>6}{'pick':>6}{'median ms':>11}{'least ms':>10}{'bar':>7}")
     for (count, k), bar in BARS.items():
         for name, policy in POLICIES.items():

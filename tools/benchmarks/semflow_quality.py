@@ -28,7 +28,7 @@ def report(data: Dataset, label: str, search: Callable[[int], Ranking]) -> None:
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure both implementations of SemFlowRAG's walk on a data set, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     data = load_dataset(parser.parse_args().folder)

@@ -1,8 +1,8 @@
 """Ask sources many times: ``python tools/benchmarks/soak_sources.py [--queries 10000] [--json FILE]``.
 
 Part S4 uses threads and tasks: no answer may differ from the answer of a single thread. Part S5 has a source that hangs
-forever: each call must return within its deadline plus 50 ms, the number of blocked workers must be bounded, and the
-source must work again after it recovers. The last part measures the overhead of two sources that do nothing.
+until it recovers. Each call must return within its deadline plus 50 ms, the number of blocked workers must be bounded,
+and the source must work again after it recovers. The last part measures the overhead of two sources that do nothing.
 For faults and memory in the frameworks' own retrievers, see ``make chaos`` and ``make soak``.
 """
 

@@ -39,7 +39,7 @@ def made_up(rows, dimensions=384, seed=0):
 
 
 def blocked_product(unit, threshold, tile):
-    """Count the pairs of rows whose product reaches the threshold, by full products, tile by tile."""
+    """Count the pairs of rows whose dot product reaches the threshold, by full products of `tile` x `tile` rows."""
     count = 0
     for top in range(0, len(unit), tile):
         for first in range(top, len(unit), tile):

@@ -48,7 +48,7 @@ class Ready(Embeddings):
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Add and delete batches of documents, open and ask the retriever, and print the seconds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?", type=Path, default=BUNDLED)
     parser.add_argument("--documents", type=int, default=100_000)

@@ -483,7 +483,7 @@ def page(files: list[Path]) -> str:
 
 
 def version_of(name: str) -> str:
-    """Return the version of the package that a store needs; "" if it needs none."""
+    """Return the installed version of the package that a store uses; "" if it uses none."""
     package = {"chroma": "chromadb", "faiss-flat": "faiss-cpu", "faiss-hnsw": "faiss-cpu"}.get(name, name)
     try:
         return version(package)
@@ -492,7 +492,7 @@ def version_of(name: str) -> str:
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure the stores that the command line names, or print the page's tables from files of figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vectors", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=50)
