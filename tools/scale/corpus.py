@@ -4,7 +4,7 @@
 
 Real passages are repeated with changed names. In each copy, the names in titles get the copy's own ending, in titles
 and texts alike; so a passage links to the same passages of its copy as the real passage does. All other names get the
-ending of a copy that is drawn by Zipf's law, so that a few names occur in very many passages, and most names in few.
+ending of a copy that is drawn by Zipf's law. So a few names occur in very many passages, and most names in few.
 Embeddings are those of the real passages, shifted by copy and by passage. Everything is determined by the numbers of
 the copy and the passage, so a larger corpus begins with the smaller one.
 """

@@ -4,9 +4,9 @@
     [--workers 2] [--speedup 1,2,4,8] [--json FILE]
 
 Every build is a separate process. CPU is the time of the tasks, without an engine's own processes. With --speedup, the
-index is built with the given numbers of processes on this machine. The machine may have fewer cores, so the time of n
-workers is computed from measured processor seconds: the seconds of this process plus, for each map, the seconds of the
-busiest of n workers, if each worker takes the next task when it is free (the critical path).
+index is built with the given numbers of processes on this machine. The machine may have fewer cores. So the time of n
+workers (the critical path) is computed from measured processor seconds. It is the seconds of this process plus, for
+each map, the seconds of the busiest of n workers. Each worker takes the next task when it is free.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def busiest(tasks: list[float], workers: int) -> float:
 def speedup(corpus: Path, folder: Path, shards: int, counts: list[int]) -> dict[str, dict[str, float]]:
     """Build the index with each number of workers; return processor seconds and seconds of the critical path.
 
-    The critical path is the time with enough cores: this process plus, for each map, the busiest worker.
+    The critical path is the time if there are enough cores. It is the seconds of the main process plus, for each map,
+    the seconds of the busiest worker.
     """
     found = {}
     for workers in counts:

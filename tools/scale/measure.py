@@ -37,7 +37,10 @@ STEPS = ("build", "shards", "open", "search", "share", "update")
 
 
 def private_mb(kind: str = "Dirty") -> float:
-    """Return the memory in MB that only this process holds; with "Clean", its share of mapped files."""
+    """Return the memory in MB that only this process holds.
+
+    With "Clean", return the memory of mapped files that no other process maps.
+    """
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(f"Private_{kind}:")) / 1024
 
@@ -48,7 +51,7 @@ def peak_mb() -> float:
 
 
 def clocked(call: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> tuple[Any, float, float]:
-    """Return the return value of a call, its seconds by the clock, and its processor seconds."""
+    """Call a function; return its value, its wall seconds, and its seconds by `clock`, by default processor time."""
     wall, cpu = time.perf_counter(), clock()
     found = call()
     return found, time.perf_counter() - wall, clock() - cpu
@@ -187,7 +190,7 @@ def nearest(held: Any, vectors: Any, count: int) -> list[tuple[list[int], Any]]:
 def update(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Add two batches of passages, remove the first, and merge all changes; return times and memory.
 
-    This is what a retriever of the folder does.
+    The changes are logged in the folder, as by a retriever of the folder.
     """
     from phasegraph.graph.corpus.corpus import Corpus
     from phasegraph.graph.corpus.folder import Folder

@@ -2,8 +2,8 @@
 
     python tools/scale/replicas.py [FOLDER] [--replicas 3] [--questions 50] [--callers 4]
 
-Starts `phasegraph serve` so many times on loopback, over one folder (default: the bundled passages, indexed for the
-run), and a balancer that hands requests to the servers in turn. Then:
+The program starts several processes of `phasegraph serve` on loopback over one folder (default: an index of the bundled
+passages). It also starts a balancer that hands requests to the servers in turn. Then:
 
 1. Every server and the balancer answer every question; the bytes of the answers are compared.
 2. Callers ask the balancer without a pause. Meanwhile each server is taken out of the turn, stopped once its requests
@@ -40,7 +40,7 @@ _SERVE = "import sys; from phasegraph.apps.cli import main; sys.exit(main())"
 
 
 class Replica:
-    """A server of the folder in a separate process, and the number of requests that it is answering."""
+    """A server of a folder in a separate process, which counts the requests that it is answering."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Replica:
         return False
 
     def stop(self) -> None:
-        """Stop the process after it has answered its requests; it gets no new requests."""
+        """Stop the server's process after it has answered its requests; the balancer must send no new requests."""
         with self._turn:
             if not self._turn.wait_for(lambda: not self.busy, PATIENCE):
                 raise SystemExit("a server does not finish its requests")
