@@ -34,7 +34,7 @@ def digest_of_text(text: str) -> str:
 
 
 def digest_of_data(folders: Iterable[Path]) -> str | None:
-    """Return the digest of every file in the folders, or None if a folder does not exist."""
+    """Return a digest of all files in the folders, or None if a folder does not exist."""
     digest = hashlib.sha256()
     for folder in folders:
         if not folder.is_dir():
@@ -231,7 +231,7 @@ class Code:
                 yield from self._found(alias, attribute)
 
     def reached(self, starts: Iterable[str], *, text: str = "") -> dict[str, tuple[str, ...]]:
-        """Return the definitions that can be reached: the names that each definition binds, by its text.
+        """Return the definitions that can be reached from `starts`: by a definition's text, the names that it binds.
 
         Parameters
         ----------

@@ -225,7 +225,10 @@ class Figures:
     # Checking them.
 
     def problems(self, *, run: bool = True) -> list[str]:
-        """Return a sentence for each problem of the pages; with `run`, also run the quick commands and compare."""
+        """Return a sentence for each problem of the pages.
+
+        With `run`, also run the commands that take only seconds, and compare their results with the pages.
+        """
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
             out = Path(folder)
             quick = [name for name, one in self.figures.items() if run and one.quick and name in self.ledger]
@@ -285,7 +288,7 @@ class Figures:
         return []
 
     def _otherwise(self, name: str, job: Future[Any], out: Path) -> list[str]:
-        """Return a sentence for each block or page that differs from the present result of the quick command."""
+        """Return a sentence for each block or page that differs from the result of `job`, a new run of the commands."""
         try:
             found = job.result()
         except FailedError as error:

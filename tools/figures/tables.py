@@ -85,7 +85,7 @@ def readme(found: Found) -> str:
 
 
 def beside(systems: Found, measure: str) -> str:
-    """Return a sentence about the default's difference to the best other row of the README."""
+    """Return a sentence about the default's difference to the best other system of the README's table."""
     best = max(OF_README[:-1], key=lambda name: systems[name][measure])
     gap = standing(systems["default"][measure] - systems[best][measure])
     return f"phasegraph is {gap} the best other row ({LABELS[best]})."
