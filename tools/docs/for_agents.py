@@ -17,7 +17,11 @@ _DIRECTIVE = re.compile(r"^::: (?P<name>[\w.]+)\n(?P<options>(?:(?: {4}.*)?\n)*)
 
 
 def write_markdown(site: Path, skill: Path) -> None:
-    """Write every page as Markdown next to its HTML, the skill for agents, ``llms.txt`` and ``llms-full.txt``."""
+    """Write a Markdown copy of every page next to its HTML.
+
+    Also write the skill for agents, ``llms.txt`` (a list of the pages) and ``llms-full.txt`` (the tutorials and
+    guides).
+    """
     whole = []
     for above, title, path in navigation():
         text = reference_as_markdown(page_text(path))
@@ -55,7 +59,7 @@ def index_of_pages() -> str:
 
 
 def title_of(markdown: str) -> str:
-    r"""Return the first heading.
+    r"""Return the first heading of a page.
 
     >>> title_of("# Filters\n\nYou want …")
     'Filters'
@@ -70,7 +74,7 @@ SHORT = 40
 
 
 def first_sentence(markdown: str) -> str:
-    r"""Return the first sentence of the first paragraph, without links and emphasis.
+    r"""Return the first sentence of a page's first paragraph, without links and emphasis.
 
     >>> first_sentence("# Filters\n\nYou want answers from [some passages](a.md) only. More.")
     'You want answers from some passages only.'
@@ -118,7 +122,7 @@ def _lines(name: str, thing: Any, members: Iterable[str] | None, level: int) -> 
 
 
 def _signature(parameters: Iterable[Any]) -> str:
-    """Return the parameters as Python code, without ``self``."""
+    """Return a function's parameters as Python code, without ``self``."""
     written, starred = [], False
     for one in parameters:
         if one.name in ("self", "cls"):

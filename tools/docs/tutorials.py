@@ -82,7 +82,10 @@ def _prose(text: str, page: Path) -> Iterator[Any]:
 
 
 def run(notebook: Any) -> Any:
-    """Return the notebook with the outputs of a run in a copy of the folder; the folder itself does not change."""
+    """Run a notebook in a copy of examples/tutorials, and return it with its outputs.
+
+    The folder itself does not change.
+    """
     from nbclient import NotebookClient
 
     with tempfile.TemporaryDirectory() as scratch:
