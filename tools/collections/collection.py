@@ -64,8 +64,9 @@ def chunked(documents: Iterable[Document]) -> tuple[list[dict[str, object]], lis
 
 
 def _gold(section: Section, start: int, chunks: Sequence[tuple[int, str]]) -> list[int]:
-    """Return the places of a section's gold chunks: at least half of the chunk, or most of the section, is in both.
+    """Return the numbers of the chunks that contain the answer to a section's question.
 
+    These are the chunks of which at least half is in the section, and the chunks that contain most of the section.
     `start` is where the section starts in the document. The list is empty if there are too many such chunks.
     """
     end, found = start + len(section.text), []
