@@ -2,8 +2,9 @@
 
     python tools/demo_slice.py
 
-The part contains some questions of the bundled data, their gold passages, and the first passages that vectors, BM25 and
-the walk find for these questions. So the sources rank the same passages first in this part as in the whole data set.
+The part contains some questions of the bundled data with their gold passages. It also contains the first passages that
+vectors, BM25 and the walk find for these questions. So the sources rank the same passages first in this part as in the
+whole data set.
 """
 
 from __future__ import annotations

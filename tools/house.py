@@ -2,9 +2,10 @@
 
 The page is docs/contributing/architecture.md.
 
-The figures are: files and lines per room, the longest and the most complex functions, identical lines of the two
-integrations, the files that one call passes through, exported names, constructor parameters, modules that an import
-loads, circles among imports (type-checking imports included), and imports from a higher layer. They are not limits.
+The figures are: files and lines per room (folder of the core), the longest and the most complex functions, identical
+lines of the two integrations, the files that one call passes through, exported names, constructor parameters, modules
+that an import loads, circles among imports (type-checking imports included), and imports from a higher layer. They are
+not limits.
 """
 
 from __future__ import annotations
@@ -217,9 +218,10 @@ def exported(found: Mapping[str, Path]) -> dict[str, int]:
 
 
 def passed(framework: str) -> list[str]:
-    """Return the files of the three packages whose code runs in the first call of a framework's program, in any thread.
+    """Return the files of the three packages whose code runs in the first call of the README's program, in any thread.
 
-    The call runs in a separate process, because worker threads of an earlier call would not be observed.
+    `framework` names the program. The call runs in a separate process, because worker threads of an earlier call would
+    not be observed.
     """
     code = f"import house, json; print(json.dumps(house.followed(house.{framework}_call())))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "tools")
@@ -301,7 +303,7 @@ def parameters() -> dict[str, int]:
 
 
 def loaded(statement: str) -> dict[str, object]:
-    """Return how many modules of the three packages a statement loads, and which heavy modules of other packages."""
+    """Return how many modules of the three packages a statement loads, and which of the modules in ``HEAVY``."""
     code = (
         f"import json, sys; {statement}; ours = {tuple(PACKAGES)}; heavy = {HEAVY}; print(json.dumps({{"
         "'ours': sum(name.startswith(ours) for name in sys.modules), 'heavy': [m for m in heavy if m in sys.modules]}))"

@@ -4,8 +4,8 @@
     python tools/mutation.py --sample 60 --out mutation.jsonl
 
 cosmic-ray inserts one fault at a time (another operator, another number, an inverted condition) into a copy of the
-committed tree. It then runs the tests of this part until one fails. A fault that no test notices survives. The program
-prints and writes a line for each fault, with the changed lines of the survivors.
+committed tree. It then runs the tests of the changed part until one fails. A fault that no test notices survives. The
+program prints and writes a line for each fault, with the changed lines of the survivors.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _run(program: str, *arguments: object, tree: Path) -> None:
 
 
 def write_page() -> None:
-    """Write the table of rooms into docs/research/mutation.md, from docs/research/mutation.json."""
+    """Write the table of noticed faults by room into docs/research/mutation.md, from docs/research/mutation.json."""
     rooms = json.loads((PAGE.with_suffix(".json")).read_text(encoding="utf-8"))
     lines = ["| room | mutants | sampled | noticed at first | noticed now |", "|---|---|---|---|---|"]
     for name, one in sorted(rooms.items()):

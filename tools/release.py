@@ -19,7 +19,7 @@ PROJECTS = (
 
 
 def versions() -> dict[str, str]:
-    """Return the version of each distribution."""
+    """Return the version of each distribution, by name."""
     projects = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in PROJECTS]
     return {one["name"]: one["version"] for one in projects}
 
@@ -37,7 +37,7 @@ def notes(version: str) -> str:
 
 
 def pending() -> list[str]:
-    """Return the paths of the changelog's fragments that are not yet in CHANGELOG.md."""
+    """Return the names of the changelog's fragments that are not yet in CHANGELOG.md."""
     return sorted(path.name for path in (ROOT / "changes").glob("*"))
 
 
