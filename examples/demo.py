@@ -239,7 +239,7 @@ def ask(question: str, folder: Path, to: Console) -> None:
 
 
 def show(done: Demonstration, to: Console) -> None:
-    """Print the table, and a question that vectors alone do not answer."""
+    """Print the demo's table of systems, and a question that vectors alone do not answer."""
     from phasegraph.evaluation.report import conclusion
 
     show_table(to, title_of(done.table), *as_text(done.table), OURS)
@@ -260,7 +260,7 @@ def show(done: Demonstration, to: Console) -> None:
 
 
 def draw(done: Demonstration, picture: Path, to: Console) -> None:
-    """Write a picture of the scores before and after calibration, if matplotlib is installed."""
+    """Write a picture of the scores before and after calibration; without matplotlib, print why there is none."""
     from phasegraph.evaluation.report import calibrated_scores, gold_hits, score_distributions
 
     try:
