@@ -106,7 +106,10 @@ def read(folder: Path) -> dict[str, JudgedScores]:
 
 
 def whole_sample(sources: Mapping[str, JudgedScores]) -> None:
-    """Print a table with one row for each source, whose thresholds are fitted to all hits of the source."""
+    """Print a table with one row for each source, whose thresholds are fitted to all hits of the source.
+
+    Conformal thresholds of each source follow.
+    """
     print(f"\n{'source':<7}{'hits':>6}{'rel':>5}{'AUC':>9}{'grid-100 (BA)':>22}{'exact (BA)':>22}{'F1 (F1)':>22}")
     for name, judged in sources.items():
         grid, exact = fit_grid(judged), fit_threshold(judged, midway=False)

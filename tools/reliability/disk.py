@@ -221,7 +221,7 @@ def forked(function: Callable[[], object]) -> tuple[int, str]:
 
 
 def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) -> dict[str, int]:
-    """Run one command with one fault at every call of the disk in turn; return the number of faults and outcomes.
+    """Run one command with one fault at every `step`-th call; return how many calls failed, and how the command ended.
 
     Problems are added to `broken`.
     """

@@ -203,7 +203,7 @@ def damage_document(rng: random.Random, path: Path) -> None:
 
 
 def damage_bundle(rng: random.Random, folder: Path) -> None:
-    """Damage one file of a saved directory; in half of the cases, write the new checksum into the manifest."""
+    """Damage a file, an array or the manifest of a saved directory; if an array, also update its checksum."""
     files = sorted(one for one in folder.rglob("*") if one.is_file())
     manifest = rng.choice([one for one in files if one.name == "manifest.json"])
     arrays = sorted(manifest.parent.glob("*.npy"))
