@@ -55,7 +55,7 @@ class Side:
     results: list[Result] = field(default_factory=list)
 
     def ask(self, query: str) -> tuple[tuple[str, ...], Result]:
-        """Return the framework's ids for a query, and the core's result from which they come."""
+        """Ask the framework's retriever; return the ids that it returns, and the core's result from which they come."""
         returned = self.retrieve(query)
         return returned, self.results[-1]
 
@@ -135,7 +135,7 @@ def embedder(dataset: Dataset) -> Embed:
 
 @cache
 def minilm() -> Any:
-    """Return the MiniLM embedding model, which is loaded once."""
+    """Return the embedding model all-MiniLM-L6-v2, which is loaded once."""
     return named_embedder("minilm")
 
 
@@ -155,7 +155,10 @@ class Demonstration:
 
 
 def run_demo(folder: Path = BUNDLED) -> Demonstration:
-    """Answer every question in both frameworks, check that the ids are equal, and compare the systems."""
+    """Answer every question in both frameworks, compare the systems of the table, and return the results.
+
+    Raise PhasegraphError if the frameworks return different ids for a question.
+    """
     started = perf_counter()
     dataset = load_dataset(folder)
     graph = graph_of(dataset)
@@ -173,7 +176,10 @@ def run_demo(folder: Path = BUNDLED) -> Demonstration:
 
 
 def answer_all(side: Side, dataset: Dataset) -> list[Result]:
-    """Answer every question with the framework, and check that the core returns the same ids from the same lists."""
+    """Ask every question in one framework, and return the results.
+
+    Raise PhasegraphError if the core does not return the same ids from the same lists.
+    """
     found = []
     for row in progress(range(len(dataset.queries)), side.name):
         query = dataset.queries[row]
@@ -199,13 +205,13 @@ def check_sources(side: str, results: Sequence[Result]) -> None:
 
 
 def ranking_of(result: Result, name: str) -> Ranking:
-    """Return the ranking of a source; an empty ranking if the source found nothing."""
+    """Return the ranking that a source contributed to a result; an empty ranking if the source found nothing."""
     rankings: list[Ranking] = [one for one in result.candidates.rankings if one.source == name]
     return rankings[0] if rankings else Ranking(name, [], np.array([]))
 
 
 def compare_systems(dataset: Dataset, rankings: dict[str, list[Ranking]]) -> Table:
-    """Let every system fuse the retrieved lists, and measure the time of the fusion alone."""
+    """Let every system fuse the same rankings; return the table of measures, with the time of the fusion alone."""
     known = {**OWN_SYSTEMS, **PEERS}
     keys = [query.id for query in dataset.queries]
     answers = []
@@ -225,7 +231,7 @@ def compare_systems(dataset: Dataset, rankings: dict[str, list[Ranking]]) -> Tab
 
 
 def ask(question: str, folder: Path, to: Console) -> None:
-    """Answer a typed question from the passages of `folder`, and print the evidence."""
+    """Answer a typed question from the passages of `folder`, and print the answer and its evidence."""
     dataset = load_dataset(folder)
     embedder(dataset)(question)  # a missing package raises an error here, before the graph is built
     result = langchain_side(dataset, graph_of(dataset)).ask(question)[1]
@@ -233,7 +239,7 @@ def ask(question: str, folder: Path, to: Console) -> None:
 
 
 def show(done: Demonstration, to: Console) -> None:
-    """Print the table, and a question that vectors alone do not answer."""
+    """Print the demo's table of systems, and a question that vectors alone do not answer."""
     from phasegraph.evaluation.report import conclusion
 
     show_table(to, title_of(done.table), *as_text(done.table), OURS)
@@ -254,7 +260,7 @@ def show(done: Demonstration, to: Console) -> None:
 
 
 def draw(done: Demonstration, picture: Path, to: Console) -> None:
-    """Write a picture of the scores before and after calibration, if matplotlib is installed."""
+    """Write a picture of the scores before and after calibration; without matplotlib, print why there is none."""
     from phasegraph.evaluation.report import calibrated_scores, gold_hits, score_distributions
 
     try:

@@ -107,7 +107,10 @@ class Words(BaseEmbedding):
 
 
 def written(prompt):
-    """Return the stand-in's reply to a prompt; its guess names a wrong town, but HyDE works anyway."""
+    """Return the stand-in's reply to a prompt.
+
+    For HyDE, its guess names a wrong town; HyDE works anyway.
+    """
     for begins, reply in REPLIES.items():
         if begins in prompt:
             return reply
@@ -147,7 +150,10 @@ def overlap(query, texts):
 
 
 def show(title, retriever, question=VAGUE, without=None):
-    """Print the first passages without and with a stage, and the number of model calls; a star marks the answer."""
+    """Print the first passages without and with a stage, and the number of model calls.
+
+    A star marks the passage with the answer.
+    """
     model.calls = 0
     result = retriever.explain(question)
     stages = ", ".join(f"{one.stage} {one.status}" for one in result.extras.get("stages", ())) or "no stage"

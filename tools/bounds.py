@@ -14,7 +14,7 @@ from release import PROJECTS
 
 
 def requirements() -> Iterator[str]:
-    """Yield every requirement of each distribution and its extras, except requirements of the other distributions."""
+    """Yield every requirement of the three distributions and their extras, except their requirements of each other."""
     for path in PROJECTS:
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
         for text in chain(project["dependencies"], *project["optional-dependencies"].values()):
@@ -23,7 +23,10 @@ def requirements() -> Iterator[str]:
 
 
 def lowest() -> dict[str, str]:
-    """Return the lowest version of each package; if several requirements name it, the highest of their versions."""
+    """Return the lowest version that the distributions accept of each package.
+
+    If several requirements name the package, this is the highest of their versions.
+    """
     found: dict[str, str] = {}
     for text in requirements():
         match = re.fullmatch(r"([\w.-]+)(?:\[\w+\])?>=([\d.]+)(?:,<[\d.]+)?", text)

@@ -4,7 +4,7 @@
 
 The embeddings of passages and queries are copied as float16. Embeddings of facts are stored as int8 with one float16
 scale per row; the program prints the largest and the mean change of a fact's cosine with the 100 queries. Entity
-embeddings and the list of facts are not stored: the facts are the sorted, distinct, normalized triples, and the program
+embeddings and the list of facts are not stored. The facts are the sorted, distinct, normalized triples; the program
 checks that it can make the same list from the triples.
 """
 
@@ -22,7 +22,10 @@ COPIED = ("corpus.jsonl", "queries.jsonl", "triples.jsonl", "passages.f16.npy", 
 
 
 def normalised(text: str) -> str:
-    """Return the text in lower case and stripped; only ASCII letters and digits stay, others become spaces."""
+    """Return the text in lower case, with a space for every character other than ASCII letters and digits.
+
+    White space at both ends is removed.
+    """
     return re.sub(r"[^A-Za-z0-9 ]", " ", text.lower()).strip()
 
 

@@ -17,12 +17,15 @@ _NEXT_SENTENCE = re.compile(r"[.!?][)\"']* +(?=[A-Z\"'(`])")
 
 
 def fragments(root: Path = ROOT) -> list[Path]:
-    """Return every file in ``changes``."""
+    """Return every file in the folder ``changes``, sorted by name."""
     return sorted((root / "changes").glob("*"))
 
 
 def faults(file: Path) -> list[str]:
-    """Return what is wrong with a fragment: its name, or each line that is not a bullet with a single sentence."""
+    """Return a sentence for a wrong name of a fragment, and for each line that is not a bullet with one sentence.
+
+    The list is empty for a right fragment.
+    """
     wrong = [] if re.fullmatch(r"[a-z0-9-]+\.md", file.name) else [f"{file.name}: name it like sync-of-folders.md"]
     lines = file.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, 1):
@@ -54,7 +57,7 @@ def collected(changelog: str, title: str, bullets: Sequence[str]) -> str:
 
 
 def main(task: str = "", title: str = "", *names: str) -> None:
-    """Check all fragments, or move fragments into the changelog."""
+    """Check all fragments (or those in `names`); with the task ``collect``, then move them into the changelog."""
     files = [Path(name).resolve() for name in names] or fragments()
     if wrong := [fault for file in files for fault in faults(file)]:
         raise SystemExit("\n".join(wrong))

@@ -2,8 +2,9 @@
 
     python tools/demo_slice.py
 
-The part contains some questions of the bundled data, their gold passages, and the first passages that vectors, BM25 and
-the walk find for these questions. So the sources rank the same passages first in this part as in the whole data set.
+The part contains some questions of the bundled data with their gold passages. It also contains the first passages that
+vectors, BM25 and the walk find for these questions. So the sources rank the same passages first in this part as in the
+whole data set.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ DEPTH = {"vector": 30, "graph": 20, "bm25": 15}
 
 
 def kept_passages() -> set[str]:
-    """Return the ids of the passages in the part."""
+    """Return the ids of the passages in the part of the data set that `phasegraph demo` uses."""
     whole = load_dataset(WHOLE)
     rows = [row for row, query in enumerate(whole.queries) if query.id in QUESTIONS]
     part = whole.subset(rows)
@@ -39,7 +40,10 @@ def kept_passages() -> set[str]:
 
 
 def write_part(name: str, vectors: str, wanted: list[str]) -> None:
-    """Write the lines with some ids: passages in the order of the whole data set, questions in the order of the ids."""
+    """Write the lines of the file `name` with the ids in `wanted`, and their rows of the file `vectors`.
+
+    Passages keep the order of the whole data set; questions have the order of the ids.
+    """
     lines = (WHOLE / name).read_text(encoding="utf-8").splitlines()
     rows = {json.loads(line)["id"]: row for row, line in enumerate(lines)}
     places = [rows[one] for one in wanted]
@@ -48,7 +52,7 @@ def write_part(name: str, vectors: str, wanted: list[str]) -> None:
 
 
 def main() -> None:
-    """Write the files of the part."""
+    """Write the files of the part of the data set that `phasegraph demo` uses."""
     SLICE.mkdir(exist_ok=True)
     kept = kept_passages()
     write_part("corpus.jsonl", "passages.f16.npy", sorted(kept))

@@ -2,9 +2,10 @@
 
 The page is docs/contributing/architecture.md.
 
-The figures are: files and lines per room, the longest and the most complex functions, identical lines of the two
-integrations, the files that one call passes through, exported names, constructor parameters, modules that an import
-loads, circles among imports (type-checking imports included), and imports from a higher floor. They are not limits.
+The figures are: files and lines per room (folder of the core), the longest and the most complex functions, identical
+lines of the two integrations, the files that one call passes through, exported names, constructor parameters, modules
+that an import loads, circles among imports (type-checking imports included), and imports from a higher layer. They are
+not limits.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ QUESTION = "Where was the director of Vertigo born?"
 
 
 def modules() -> dict[str, Path]:
-    """Return every module of the three packages, by its dotted name."""
+    """Return the file of every module of the three packages, by the module's dotted name."""
     found: dict[str, Path] = {}
     for package, base in PACKAGES.items():
         for file in sorted((base / package.replace(".", "/")).rglob("*.py")):
@@ -45,14 +46,14 @@ def modules() -> dict[str, Path]:
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module: the first part of its name below the package, or the integration."""
+    """Return the room of a module: the first part of its name below the package, or "integrations"."""
     if not module.startswith("phasegraph"):
         return "integrations"
     return module.split(".")[1] if "." in module else "__init__"
 
 
 def rooms(found: Mapping[str, Path]) -> dict[str, dict[str, int]]:
-    """Return the number of files and lines of each room."""
+    """Return the number of files and of lines of each room (folder of the core, or the integrations)."""
     table: dict[str, dict[str, int]] = {}
     for module, file in found.items():
         row = table.setdefault(room_of(module), {"files": 0, "lines": 0})
@@ -86,7 +87,10 @@ def imports_of(module: str, file: Path, known: Mapping[str, Path]) -> set[str]:
 
 
 def circles(found: Mapping[str, Path]) -> list[str]:
-    """Return one circle among imports after another, each as its path."""
+    """Return circles among imports, each as its path of modules.
+
+    Each circle is found after an import of the previous circle is taken away; the list is empty if there is none.
+    """
     graph = {module: imports_of(module, file, found) for module, file in found.items()}
     out: list[str] = []
     while True:
@@ -101,7 +105,10 @@ def circles(found: Mapping[str, Path]) -> list[str]:
 
 
 def against_the_floors() -> list[str]:
-    """Return the imports of the core from a higher floor; tests/test_house.py lists the floors."""
+    """Return a sentence for each import in the core from a higher layer than the layer of the importing module.
+
+    The test calls the layers "floors", and lists them.
+    """
     sys.path.insert(0, str(ROOT))
     from tests.test_house import PRODUCT, imports_against_the_floors
 
@@ -123,7 +130,10 @@ def first_line(file: Path) -> str:
 
 
 def tree() -> str:
-    """Return every room and file, with the first line of its docstring; an integration begins with its path."""
+    """Return the tree of rooms and files as text, with the first line of each docstring.
+
+    An integration begins with its path.
+    """
     lines = []
 
     def show(folder: Path, depth: int) -> None:
@@ -163,7 +173,7 @@ def papers() -> str:
 
 
 def generated(page: str) -> str:
-    """Return the architecture page with the present tree and the present table of papers."""
+    """Return the architecture page `page` with the present tree of files and the present table of papers."""
     for name, text in (("tree", tree()), ("papers", papers())):
         before, _, rest = page.partition(f"<!-- {name} -->\n")
         page = f"{before}<!-- {name} -->\n{text}\n<!-- /{name} -->\n{rest.partition(f'<!-- /{name} -->' + chr(10))[2]}"
@@ -171,7 +181,10 @@ def generated(page: str) -> str:
 
 
 def functions(found: Mapping[str, Path]) -> list[tuple[str, int, int]]:
-    """Return every function with its number of lines (docstring included), and its number of branches plus one."""
+    """Return every function with its number of lines (docstring included), and its number of branches plus one.
+
+    The last number is a measure of complexity.
+    """
     out = []
     branches = (ast.If, ast.For, ast.While, ast.AsyncFor, ast.ExceptHandler, ast.BoolOp, ast.IfExp, ast.comprehension)
     for module, file in found.items():
@@ -195,7 +208,7 @@ def identical_lines() -> int:
 
 
 def exported(found: Mapping[str, Path]) -> dict[str, int]:
-    """Return the number of names in each ``__all__``."""
+    """Return the number of names in the ``__all__`` of each module that has one."""
     out: dict[str, int] = {}
     for module, file in found.items():
         for node in parsed(file).body:
@@ -205,9 +218,10 @@ def exported(found: Mapping[str, Path]) -> dict[str, int]:
 
 
 def passed(framework: str) -> list[str]:
-    """Return the files of the three packages whose code runs in the first call of a framework's program, in any thread.
+    """Return the files of the three packages whose code runs in the first call of the README's program, in any thread.
 
-    The call runs in a separate process, because worker threads of an earlier call would not be observed.
+    `framework` names the program. The call runs in a separate process, because worker threads of an earlier call would
+    not be observed.
     """
     code = f"import house, json; print(json.dumps(house.followed(house.{framework}_call())))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "tools")
@@ -215,7 +229,7 @@ def passed(framework: str) -> list[str]:
 
 
 def followed(call: Callable[[], object]) -> list[str]:
-    """Return the files of the three packages whose code runs in a call."""
+    """Call a function, and return the files of the three packages whose code runs in the call."""
     seen: set[str] = set()
     homes = tuple(str(base) for base in PACKAGES.values())
 
@@ -234,7 +248,7 @@ def followed(call: Callable[[], object]) -> list[str]:
 
 
 def langchain_call() -> Callable[[], object]:
-    """Build the README's LangChain program, and return a function that makes its first call."""
+    """Build the LangChain program of the README, and return a function that makes its first call."""
     from langchain_core.documents import Document
     from langchain_core.embeddings import DeterministicFakeEmbedding
     from langchain_core.vectorstores import InMemoryVectorStore
@@ -249,7 +263,7 @@ def langchain_call() -> Callable[[], object]:
 
 
 def llama_index_call() -> Callable[[], object]:
-    """Build the README's LlamaIndex program, and return a function that makes its first call."""
+    """Build the LlamaIndex program of the README, and return a function that makes its first call."""
     from llama_index.core import MockEmbedding, VectorStoreIndex
     from llama_index.core.schema import TextNode
 
@@ -289,7 +303,7 @@ def parameters() -> dict[str, int]:
 
 
 def loaded(statement: str) -> dict[str, object]:
-    """Return how many modules of the three packages a statement loads, and which heavy modules of other packages."""
+    """Return how many modules of the three packages a statement loads, and which of the modules in ``HEAVY``."""
     code = (
         f"import json, sys; {statement}; ours = {tuple(PACKAGES)}; heavy = {HEAVY}; print(json.dumps({{"
         "'ours': sum(name.startswith(ours) for name in sys.modules), 'heavy': [m for m in heavy if m in sys.modules]}))"
@@ -299,7 +313,7 @@ def loaded(statement: str) -> dict[str, object]:
 
 
 def measure() -> dict[str, Any]:
-    """Compute all figures."""
+    """Compute all figures about the code, and return them by name, as JSON types."""
     found = modules()
     table = rooms(found)
     files, lines = sum(row["files"] for row in table.values()), sum(row["lines"] for row in table.values())
@@ -349,7 +363,7 @@ def report(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure, and print or write the figures; with ``--tree``, write the generated parts of the page."""
     parser = argparse.ArgumentParser(description="How large the house is, counted.")
     parser.add_argument("--json", metavar="FILE", help="write the measurement there as well")
     parser.add_argument("--tree", action="store_true", help="write the tree and the papers of the architecture page")

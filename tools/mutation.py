@@ -4,8 +4,8 @@
     python tools/mutation.py --sample 60 --out mutation.jsonl
 
 cosmic-ray inserts one fault at a time (another operator, another number, an inverted condition) into a copy of the
-committed tree. It then runs the tests of this part until one fails. A fault that no test notices survives. The program
-prints and writes a line for each fault, with the changed lines of the survivors.
+committed tree. It then runs the tests of the changed part until one fails. A fault that no test notices survives. The
+program prints and writes a line for each fault, with the changed lines of the survivors.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ LIMIT = 900.0
 
 
 def is_operator(path: Path, line: int, column: int) -> bool:
-    """Return True if there is a binary operator here; cosmic-ray also finds ``/`` and ``*`` in signatures."""
+    """Return True if there is a binary operator at this place.
+
+    cosmic-ray also changes ``/`` and ``*`` in signatures, which are no operators.
+    """
     nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.BinOp)]
     return any(
         (node.left.end_lineno, node.left.end_col_offset) <= (line, column) < (node.right.lineno, node.right.col_offset)
@@ -75,7 +78,10 @@ def is_operator(path: Path, line: int, column: int) -> bool:
 
 
 def mutants(name: str, tree: Path, sample: int, seed: int) -> Iterator[dict[str, object]]:
-    """Yield the outcome of each fault in a random sample of the faults of one target."""
+    """Insert a random sample of the faults of one target, one at a time; yield the outcome of each.
+
+    `tree` is the copy of the code into which the faults are inserted.
+    """
     modules, tests = TARGETS[name]
     session, config = tree / "session.sqlite", tree / "cosmic-ray.toml"
     session.unlink(missing_ok=True)
@@ -132,7 +138,7 @@ def _run(program: str, *arguments: object, tree: Path) -> None:
 
 
 def write_page() -> None:
-    """Write the table of rooms into docs/research/mutation.md, from docs/research/mutation.json."""
+    """Write the table of noticed faults by room into docs/research/mutation.md, from docs/research/mutation.json."""
     rooms = json.loads((PAGE.with_suffix(".json")).read_text(encoding="utf-8"))
     lines = ["| room | mutants | sampled | noticed at first | noticed now |", "|---|---|---|---|---|"]
     for name, one in sorted(rooms.items()):
@@ -145,7 +151,7 @@ def write_page() -> None:
 
 
 def main() -> None:
-    """Run the faults; print the score of each target, and the survivors."""
+    """Run the tests with each fault; print the share of faults that they notice, by target, and the other faults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", default=[], help=f"of {', '.join(TARGETS)}; default all")
     parser.add_argument("--sample", type=int, default=60, help="mutants of each target")

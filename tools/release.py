@@ -19,7 +19,7 @@ PROJECTS = (
 
 
 def versions() -> dict[str, str]:
-    """Return the version of each distribution."""
+    """Return the version of each distribution, by name."""
     projects = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in PROJECTS]
     return {one["name"]: one["version"] for one in projects}
 
@@ -37,12 +37,12 @@ def notes(version: str) -> str:
 
 
 def pending() -> list[str]:
-    """Return the fragments of the changelog that have not been collected."""
+    """Return the names of the changelog's fragments that are not yet in CHANGELOG.md."""
     return sorted(path.name for path in (ROOT / "changes").glob("*"))
 
 
 def main(tag: str, *options: str) -> None:
-    """Check a tag, or print its notes."""
+    """Check that a tag is the version of all distributions; with ``--notes``, print the changes in this version."""
     version = tag.removeprefix("v")
     if others := {name: one for name, one in versions().items() if one != version}:
         raise SystemExit(f"the tag is {tag}, but these have another version: {others}")

@@ -23,7 +23,7 @@ QUESTION = re.compile(
 
 
 def words(text):
-    """Return the words of a text in lower case, without common words and without the plural s."""
+    """Return the words of a text in lower case, without common words and without the plural s at the end of a word."""
     found = re.findall(r"\w+", text.lower())
     return [word.rstrip("s") for word in found if not COMMON.fullmatch(word)]
 

@@ -188,7 +188,10 @@ class Ranking:
             raise InvalidInputError(f"Ranking.raw must have shape {scores.shape}; got {raw.shape}")
         falls = _falls(scores)
         if not falls and not all_true(np.isfinite(scores)):
-            raise InvalidInputError(f"Ranking.scores must be finite; source {source!r} gave NaN or infinity")
+            raise InvalidInputError(
+                f"Ranking.scores must be finite; source {source!r} gave NaN or infinity at position "
+                f"{int(np.argmin(np.isfinite(scores)))}"
+            )
         ids = tuple(ids)
         if not _all_text(ids):
             wrong = next((one for one in ids if not isinstance(one, str)), "")
@@ -346,7 +349,9 @@ def _numbers(source: str, name: str, values: object) -> FloatArray:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"Ranking.{name} must be numbers; source {source!r} gave another value") from error
+        raise InvalidTypeError(
+            f"Ranking.{name} must be numbers; source {source!r} gave a value that is not a number"
+        ) from error
 
 
 def _falls(scores: FloatArray) -> bool:

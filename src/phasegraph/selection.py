@@ -87,11 +87,17 @@ def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArra
         wanted = "n" if count is None else str(count)
         raise InvalidInputError(f"kernel must have shape ({wanted}, {wanted}); got {table.shape}")
     if not np.isfinite(table).all():
-        raise InvalidInputError("kernel must be finite; got NaN or infinity")
+        raise InvalidInputError(
+            f"kernel must be finite; got NaN or infinity in row {int(np.argmin(np.isfinite(table).all(axis=1)))}"
+        )
     if not np.allclose(table, table.T, atol=_TOLERANCE, rtol=0):
-        raise InvalidInputError("kernel must be symmetric; it differs from its transpose")
+        raise InvalidInputError(
+            f"kernel must be symmetric; it differs from its transpose by {np.ptp(table - table.T) / 2:.3g}"
+        )
     if not np.allclose(np.diag(table), 1.0, atol=_TOLERANCE, rtol=0):
-        raise InvalidInputError("kernel must have 1 on its diagonal; got another value")
+        raise InvalidInputError(
+            f"kernel must have 1 on its diagonal; got values from {np.diag(table).min():g} to {np.diag(table).max():g}"
+        )
     values, vectors = np.linalg.eigh((table + table.T) / 2)
     if len(values) and values[0] < -_TOLERANCE * len(values):
         raise InvalidInputError(f"kernel must be positive semi-definite; its smallest eigenvalue is {values[0]:.3g}")
@@ -629,7 +635,9 @@ class SelectionPolicy:
             raise InvalidInputError("a budget needs `costs`, one number per passage; got no costs")
         values = np.array(costs, dtype=np.float64)
         if values.shape != (count,) or not np.isfinite(values).all() or (values <= 0).any():
-            raise InvalidInputError(f"costs must be {count} finite numbers > 0; got shape {values.shape}")
+            raise InvalidInputError(
+                f"costs must be {count} finite numbers > 0; got shape {values.shape}: {values.tolist()!r:.80}"
+            )
         return values
 
     def _unit(self, embeddings: FloatArray | None, kernel: FloatArray | None, count: int) -> FloatArray | None:

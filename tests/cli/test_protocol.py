@@ -71,7 +71,10 @@ def test_means_are_given_by_any_field(collections, capsys):
     state, printed = table_of(capsys, collections, "--systems", "vector", "--by", "modalities")
     assert state["by"]["queries"] == {"pdf": 18, "pdf + code": 18}
     assert main(["evaluate", str(collections), "--systems", "vector", "--by", "colour"]) == 1
-    assert "no query of collections has the field 'colour'; they have answer, collection_id" in capsys.readouterr().err
+    assert (
+        "no query of collections has the field 'colour'; the queries have the fields: answer, collection_id"
+        in capsys.readouterr().err
+    )
 
 
 def predict(path, right, **more):

@@ -196,7 +196,7 @@ def test_a_whole_experiment_is_replayed_from_the_answers_of_its_models(small: Da
 
 
 def test_what_is_no_stage_is_named(small: Dataset) -> None:
-    with pytest.raises(InvalidInputError, match="stages must be among all, rewrite"):
+    with pytest.raises(InvalidInputError, match="stages must be 'all', or among rewrite"):
         ablate(ExperimentInput(small), ["rewriting"])
     with pytest.raises(InvalidInputError, match="got none"):
         ablate(ExperimentInput(small), [])

@@ -35,7 +35,10 @@ Values = Mapping[str, float]
 
 
 def draw(rng: np.random.Generator, queries: int, clustered: bool, hits: int = 5) -> JudgedScores:
-    """Draw judged hits; the share of relevant hits is one half everywhere or, if `clustered`, Beta(.6, .6) by query."""
+    """Draw five hits for each query (or `hits`), with scores and labels.
+
+    The share of relevant hits is one half for every query or, if `clustered`, drawn for each query from Beta(.6, .6).
+    """
     share = rng.beta(0.6, 0.6, size=(queries, 1)) if clustered else 0.5
     labels = rng.random((queries, hits)) < share
     scores = rng.normal(size=(queries, hits)) + 2.0 * labels
@@ -43,7 +46,10 @@ def draw(rng: np.random.Generator, queries: int, clustered: bool, hits: int = 5)
 
 
 def simulate(calibrations: int) -> None:
-    """Print the violations, abstentions and true risk of each method over simulated calibrations."""
+    """Print, for each method over simulated calibrations, how often its promise is broken, and how often it abstains.
+
+    Also print the mean risk on the true distribution.
+    """
     methods: dict[str, tuple[str, Callable[[JudgedScores], float]]] = {
         "certified, Hoeffding-Bentkus": ("wrong", lambda j: certify_threshold(j, alpha=ALPHA).value),
         "certified, betting": ("wrong", lambda j: certify_threshold(j, alpha=ALPHA, bound="betting").value),
@@ -89,7 +95,7 @@ def _realised(
 
 
 def read(folder: Path) -> dict[str, JudgedScores]:
-    """Read the published scores of each source; query i has the hits of block i."""
+    """Read the published scores and labels of each source; each block of 30 consecutive hits belongs to one query."""
     with (folder / "sscc.json").open() as file:
         content = json.load(file)
     out = {}
@@ -100,7 +106,10 @@ def read(folder: Path) -> dict[str, JudgedScores]:
 
 
 def whole_sample(sources: Mapping[str, JudgedScores]) -> None:
-    """Print the first table: one row per source; every threshold is fitted to all hits of the source."""
+    """Print a table with one row for each source, whose thresholds are fitted to all hits of the source.
+
+    Conformal thresholds of each source follow.
+    """
     print(f"\n{'source':<7}{'hits':>6}{'rel':>5}{'AUC':>9}{'grid-100 (BA)':>22}{'exact (BA)':>22}{'F1 (F1)':>22}")
     for name, judged in sources.items():
         grid, exact = fit_grid(judged), fit_threshold(judged, midway=False)
@@ -120,7 +129,7 @@ def whole_sample(sources: Mapping[str, JudgedScores]) -> None:
 
 
 def one_raw(judged: Mapping[str, JudgedScores], fit: Callable[[JudgedScores], object]) -> Values:
-    """Fit one threshold to the raw scores of all sources together, and return it for each source."""
+    """Fit one threshold to the raw scores of all sources together, and return it as the threshold of each source."""
     scores = np.concatenate([one.scores for one in judged.values()])
     labels = np.concatenate([one.labels for one in judged.values()])
     value = float(fit(JudgedScores(scores, labels)).value)  # type: ignore[attr-defined]
@@ -146,7 +155,10 @@ FITS: dict[str, Callable[[Mapping[str, JudgedScores]], Values]] = {
 
 
 def cross_validated(sources: Mapping[str, JudgedScores]) -> None:
-    """Print balanced accuracy, coverage and the observed miss rate, in five folds by query."""
+    """Print balanced accuracy, coverage and observed miss rate for each way to set thresholds.
+
+    They are cross-validated over five folds of queries.
+    """
     count = next(iter(sources.values())).query_count
     folds = np.array_split(np.random.default_rng(0).permutation(count), 5)
     print(f"\n{'five folds by query':<36}{'BA bi':>8}{'BA cross':>9}{'mean':>8}{'kept':>7}{'missed bi, cross':>18}")
@@ -177,7 +189,7 @@ def _fold(
 
 
 def certified(sources: Mapping[str, JudgedScores], splits: int = 200) -> None:
-    """Print how often a threshold can be certified on half of the queries, and its risk on the other half."""
+    """Print how often a threshold can be certified on a random half of the queries, and its risk on the other half."""
     print(f"\n{splits} half-splits by query: certified on one half, read on the other")
     print(f"{'source':<7}{'risk':<8}{'alpha':>6}{'given':>7}{'mean risk':>11}{'over alpha':>11}", end="")
     print(f"{'kept':>7}{'answered':>10}")
@@ -205,7 +217,7 @@ def certified(sources: Mapping[str, JudgedScores], splits: int = 200) -> None:
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print all tables; the tables of published scores only if their folder is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--published", type=Path, default=Path("data/published"))
     parser.add_argument("--calibrations", type=int, default=2000)

@@ -41,7 +41,7 @@ RESAMPLES = 4000
 def judged_hits(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], rows: list[int], scale: str) -> Judged:
     """Return the judged hits of the queries in `rows`, by source, with raw scores or calibrated values.
 
-    A calibrated value compares a score with the background of its own source.
+    `scale` names the calibration; a calibrated value compares a score with the background of its own source.
     """
     calibrator = FusionPipeline().calibrator
     relevant = gold_of(data)
@@ -58,12 +58,12 @@ def judged_hits(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], rows
 
 
 def gold_of(data: Dataset) -> dict[str, set[str]]:
-    """Return the gold passages of every query."""
+    """Return the ids of the gold passages of every query, by query id."""
     return {query.id: {identifier for hop in query.judgement.hops for identifier in hop} for query in data.queries}
 
 
 def one_for_all(judged: Judged) -> Values:
-    """Fit one threshold to the scores of all sources together, and return it for each source."""
+    """Fit one threshold to the scores of all sources together, and return it as the threshold of each source."""
     scores = np.concatenate([one.scores for one in judged.values()])
     labels = np.concatenate([one.labels for one in judged.values()])
     return dict.fromkeys(judged, fit_threshold(JudgedScores(scores, labels)).value)
@@ -79,7 +79,10 @@ FITS: dict[str, tuple[str, Callable[[Judged], Values]]] = {
 
 
 def counts(judged: JudgedScores, value: float) -> FloatArray:
-    """Return a (q, 4) array of hits per query: accepted relevant, all relevant, rejected irrelevant, all irrelevant."""
+    """Return a (q, 4) array that counts each query's hits, if hits with a score of at least `value` are accepted.
+
+    The columns are: accepted relevant, all relevant, rejected irrelevant, all irrelevant.
+    """
     accepted = judged.scores >= value
     parts = (accepted & judged.labels, judged.labels, ~accepted & ~judged.labels, ~judged.labels)
     columns = [np.bincount(judged.groups, weights=part, minlength=judged.query_count) for part in parts]
@@ -87,7 +90,10 @@ def counts(judged: JudgedScores, value: float) -> FloatArray:
 
 
 def accuracies(tables: Mapping[str, FloatArray], drawn: FloatArray) -> FloatArray:
-    """Return a (b, 2) array: the balanced accuracy of each source, for each resample of the queries."""
+    """Return a (b, 2) array: the balanced accuracy of each source for each of b resamples of the queries.
+
+    `tables` has the counts by source, and `drawn` says how often each resample contains each query.
+    """
     out = []
     for name in SOURCES:
         sums = drawn @ tables[name]
@@ -96,7 +102,10 @@ def accuracies(tables: Mapping[str, FloatArray], drawn: FloatArray) -> FloatArra
 
 
 def compare(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], fit: list[int], read: list[int]) -> None:
-    """Print the table, with 95 % intervals over the tested queries, also of the difference to the first row."""
+    """Print the balanced accuracy of each way to fit thresholds, on the queries in `read`.
+
+    The table has 95 % intervals over these queries, also of the difference to the first row.
+    """
     count = len(read)
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES).astype(float)
@@ -118,7 +127,7 @@ def compare(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], fit: lis
 
 
 def promises(judged: Judged, test: Judged) -> None:
-    """Print what each method promises, and the risk on the tested queries."""
+    """Print what each method promises for each source, and the risk on the tested queries."""
     print(f"\n{'source':<8}{'promise':<34}{'threshold':>11}{'realised':>10}{'kept':>7}")
     methods: dict[str, tuple[str, Callable[[JudgedScores], float]]] = {
         "missed <= .1, certified at .95": ("missed", lambda j: certify_threshold(j, risk="missed", alpha=0.1).value),
@@ -140,7 +149,7 @@ def promises(judged: Judged, test: Judged) -> None:
 
 
 def drift(judged: Judged, test: Judged) -> None:
-    """Print whether the scores of the tested queries differ from the scores of the queries of the fit."""
+    """Print, for each source, whether the scores of tested queries differ from those on which thresholds are fitted."""
     print("\ndo the queries read look like those fitted on?")
     for name, one in test.items():
         names = [one.names[group] for group in one.groups]
@@ -150,14 +159,14 @@ def drift(judged: Judged, test: Judged) -> None:
 
 
 def fused_hits(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], rows: list[int]) -> JudgedScores:
-    """Return the published scores of the 50 best hits of the default pipeline, as judged scores."""
+    """Return the 50 best hits of the default pipeline for the queries in `rows`, judged, with published scores."""
     pipeline = replace(FusionPipeline(), k=50)
     answers = {data.queries[row].id: pipeline.decide([found[row] for found in rankings.values()]) for row in rows}
     return judge(answers, gold_of(data))
 
 
 def main() -> None:
-    """Print the tables."""
+    """Fit thresholds on one split of a data set, test them on another, and print all tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--fit", default="calibration")

@@ -43,7 +43,7 @@ class Joined(EntityGraph):
 
 
 def chunks_of(data: Dataset, options: argparse.Namespace, settings: ChunkSettings) -> ChunkGraph:
-    """Build the chunk graph of the data set."""
+    """Build the chunk graph of the data set, from the fields of its lines that `options` names."""
     lines = [passage.extra for passage in data.passages]
     kinds = [line.get(options.kind) for line in lines]
     return build_chunk_graph(
@@ -57,13 +57,13 @@ def chunks_of(data: Dataset, options: argparse.Namespace, settings: ChunkSetting
 
 
 def values(answers: Sequence[Sequence[str]], data: Dataset, k: int) -> np.ndarray:
-    """Return an (n,) array with the recall of every query, in percent."""
+    """Return an (n,) array with the Recall@k of every query, in percent."""
     pairs = zip(answers, data.judgements, strict=True)
     return 100 * np.array([recall(tuple(ids)[:k], judgement, k) for ids, judgement in pairs])
 
 
 def report(name: str, answers: Sequence[Sequence[str]], data: Dataset, parts: Sequence[str]) -> None:
-    """Print one line: Recall@5, Recall@10, and Recall@10 for each part of the queries."""
+    """Print the recall of one list or fusion: Recall@5, Recall@10, and Recall@10 for each part of the queries."""
     ten = values(answers, data, 10)
     by_part = "  ".join(
         f"{part} {ten[[one == part for one in parts]].mean():5.1f}" for part in dict.fromkeys(parts) if part
@@ -72,7 +72,7 @@ def report(name: str, answers: Sequence[Sequence[str]], data: Dataset, parts: Se
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure the recall of every list and fusion on the data set, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     for name, usual in (("document", "doc_id"), ("position", "char_start"), ("kind", "modality"), ("code", "code")):

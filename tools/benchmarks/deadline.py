@@ -50,7 +50,7 @@ SECONDS = 2.0
 
 @dataclass
 class Slow:
-    """A function that waits; it is used as an embedding model, a prior, a correction or a source."""
+    """A function that waits for some seconds; it is used as an embedding model, a prior, a correction or a source."""
 
     free: threading.Event = field(default_factory=threading.Event)
     additive = False
@@ -96,7 +96,7 @@ class LlamaIndexModel(BaseEmbedding):
 
 
 class Embedding(BaseRetriever):
-    """A LlamaIndex retriever with an embedding model."""
+    """A LlamaIndex retriever that returns fixed hits and has an embedding model."""
 
     def __init__(self, hits: list[Any], model: Any) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Embedding(BaseRetriever):
 
 
 class LangChain:
-    """The documents and calls of LangChain."""
+    """What the measurement needs of LangChain: documents, retrievers and calls."""
 
     package = of_langchain
     retriever = of_langchain.PhaseGraphRetriever
@@ -130,7 +130,7 @@ class LangChain:
 
 
 class LlamaIndex:
-    """The nodes and calls of LlamaIndex."""
+    """What the measurement needs of LlamaIndex: nodes, retrievers and calls."""
 
     package = of_llama_index
     retriever = of_llama_index.CalibratedFusionRetriever
@@ -152,7 +152,7 @@ class LlamaIndex:
 
 
 def hits_of(framework: Any, count: int, text: str = "text") -> list[Any]:
-    """Return documents with descending scores."""
+    """Return pairs of a framework's document and its score, by descending score."""
     return [(framework.document(f"p{n}", f"{text} {n}"), float(count - n)) for n in range(count)]
 
 
@@ -174,7 +174,7 @@ def large_graph(edges: int) -> EntityGraph:
 
 
 def stages(framework: Any, timeout: float, edges: int) -> Mapping[str, tuple[Any, Slow, int]]:
-    """Return, by name: a retriever, its slow part, and how often a call uses this part at most."""
+    """Return the measured cases by name: a retriever, its slow part, and the number of calls that are made at most."""
     five, far = hits_of(framework, 5), Slow()
 
     def made(**arguments: Any) -> Any:
@@ -248,7 +248,7 @@ def stages(framework: Any, timeout: float, edges: int) -> Mapping[str, tuple[Any
 
 
 def tick(over: Event, late: Any) -> None:
-    """Send, for every tick of 2 ms, how late it is and its time."""
+    """Wait 2 ms again and again; if a wait takes more than 4 ms, put its end and its delay in seconds into `late`."""
     while not over.is_set():
         before = time.monotonic()
         time.sleep(0.002)
@@ -258,7 +258,7 @@ def tick(over: Event, late: Any) -> None:
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure both frameworks with every slow step, and print by how much their calls exceed the deadline."""
     logging.getLogger("phasegraph").setLevel(logging.CRITICAL)
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--calls", type=int, default=20)
@@ -296,7 +296,10 @@ def main() -> None:
 
 
 def measured(framework: Any, retriever: Any, slow: Slow, calls: int, timeout: float, awaited: int) -> list[float]:
-    """Return by how many milliseconds each of `calls` consecutive calls exceeds the deadline."""
+    """Return by how many milliseconds each of `calls` consecutive calls exceeds the deadline.
+
+    `awaited` chooses asynchronous calls.
+    """
     found = []
     slow.free.clear()
     for number in range(calls):

@@ -37,14 +37,14 @@ WALK = Background(-9.0, 1.0, "log", 1e-4)
 
 
 class Silent(BaseRetriever):
-    """A retriever that is never searched; the fusion classes of the frameworks need retrievers."""
+    """A retriever that is never searched; LangChain's EnsembleRetriever cannot be built without retrievers."""
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         return []
 
 
 def drawn() -> dict[str, tuple[list[str], list[float]]]:
-    """Draw, for each source, ids out of 4000 and descending scores."""
+    """Draw, for each source, a list of ids (of 4000) and descending scores."""
     rng = np.random.default_rng(0)
     return {
         name: (
@@ -56,7 +56,7 @@ def drawn() -> dict[str, tuple[list[str], list[float]]]:
 
 
 def from_ids(lists: dict[str, tuple[list[str], list[float]]]) -> list[Ranking]:
-    """Create rankings from ids and scores; the graph states its background, as phasegraph's walk does."""
+    """Create rankings from ids and scores; the ranking `graph` states its background, as phasegraph's walk does."""
     return [
         Ranking.from_hits(name, ids, scores, background=WALK if name == "graph" else None)
         for name, (ids, scores) in lists.items()
@@ -64,19 +64,19 @@ def from_ids(lists: dict[str, tuple[list[str], list[float]]]) -> list[Ranking]:
 
 
 def from_pairs(readers: Sequence[HitReader], pairs: Sequence[object]) -> list[Ranking]:
-    """Create rankings from pairs of document and score, which a LangChain store returns."""
+    """Create rankings from lists of (document, score), the form in which a LangChain store returns hits."""
     return [ranking_of(reader, hits, None, []) for reader, hits in zip(readers, pairs, strict=True)]
 
 
 def explained(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Result:
-    """Compute the result, and the evidence for each document."""
+    """Compute the result of fusion, and the evidence for each document."""
     result = pipeline.decide(rankings)
     provenance(result)
     return result
 
 
 def built(pipeline: FusionPipeline, build: Callable[[], list[Ranking]]) -> Result:
-    """Build the rankings and compute the result."""
+    """Build the rankings, and compute the result of their fusion."""
     return pipeline.decide(build())
 
 

@@ -9,11 +9,11 @@ FaissVectorStore (`llama-faiss`). Each system requests 10 passages per question.
 are repeated up to the number of passages, with changed names and with noise in the vectors. A question's embedding is
 looked up.
 
-Every system runs in a separate process, because the BLAS threads of a library continue to run for a while after a call,
-and the next call would be charged for this. Processor time is the time of the whole process with its threads, over
-blocks of 20 questions with pauses of 100 ms between them; the table has the median block and the fastest block. The
-table also states the load of the machine. On a busy machine, use only processor times and their ratios. Wall times, and
-the throughput of eight asynchronous callers relative to one caller, need a quiet machine.
+Every system runs in a separate process. The reason: the BLAS threads of a library continue to run for a while after a
+call, and their time would be added to the next call. Processor time is the time of the whole process with its threads,
+over blocks of 20 questions with pauses of 100 ms between them; the table has the median block and the fastest block.
+The table also states the load of the machine. On a busy machine, use only processor times and their ratios. Wall times,
+and the throughput of eight asynchronous callers relative to one caller, need a quiet machine.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Data(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """The functions that ask a system."""
+    """The functions that ask a system a question: a function, and a coroutine function."""
 
     ask: Callable[[str], object]
     aask: Callable[[str], Awaitable[object]]
 
 
 def data(passages: int, questions: int) -> Data:
-    """Return the bundled passages, repeated, and the bundled questions."""
+    """Return the bundled passages, repeated up to `passages`, and the bundled questions, repeated up to `questions`."""
     folder, draw = BUNDLED.parent, np.random.default_rng(0)
     own = np.load(folder / "passages.f16.npy").astype(np.float32)
     copies = -(-passages // len(own))
@@ -88,7 +88,7 @@ def _unit(vectors: Any) -> Any:
 
 
 def in_langchain(store: str, system: str, held: Data) -> Asking:
-    """Build a system over a store of LangChain."""
+    """Build the system over the LangChain store with the given name, and return the functions that ask it."""
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
 
@@ -165,7 +165,7 @@ def _bm25s(documents: Sequence[Any]) -> Any:
 
 
 def in_llama_index(store: str, system: str, held: Data) -> Asking:
-    """Build a system over a store of LlamaIndex."""
+    """Build the system over the LlamaIndex store with the given name, and return the functions that ask it."""
     from llama_index.core import MockEmbedding, StorageContext, VectorStoreIndex
     from llama_index.core.schema import QueryBundle, TextNode
 
@@ -208,7 +208,7 @@ def _llama_index_system(system: str, index: Any, nodes: Sequence[Any]) -> Any:
 
 
 def measure(store: str, system: str, passages: int, questions: int, callers: Sequence[int]) -> dict[str, Any]:
-    """Measure one system in this process."""
+    """Measure one system in this process; return its times in milliseconds, and its memory."""
     held = data(passages, questions)
     before = time.process_time()
     asking = (in_langchain if store in LANGCHAIN else in_llama_index)(store, system, held)
@@ -232,7 +232,7 @@ def measure(store: str, system: str, passages: int, questions: int, callers: Seq
 
 
 def _blocks(run: Callable[[Sequence[str]], None], texts: Sequence[str]) -> dict[str, float]:
-    """Return the milliseconds of processor time and of wall time per question, over blocks of questions."""
+    """Return milliseconds for each question: median and lowest processor time, and median wall time, over blocks."""
     cpus, walls = [], []
     for start in range(0, len(texts) - BLOCK + 1, BLOCK):
         time.sleep(0.1)
@@ -268,7 +268,7 @@ def _ms(seconds: float) -> float:
 
 
 def line(row: dict[str, Any], peer: dict[str, Any] | None, callers: Sequence[int]) -> str:
-    """Return one line of the table, with ratios to the peer's processor time."""
+    """Return one line of the printed table, with ratios to the processor time of `peer`, the framework's own fusion."""
     texts = [
         f"{row['store']:<12}{row['passages']:>8,} {row['system']:<13}{row['build_s']:>7.1f} s{row['first_ms']:>9.1f}"
     ]
@@ -290,7 +290,7 @@ def throughput(row: dict[str, Any]) -> float | None:
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the table: processor time, its ratio to the first peer of the same store and size, and wall time."""
+    """Return the page's table: processor time, its ratio to the first peer over the same store and size, wall time."""
     asked = ("sync_1", "async_1", "sync_8", "async_8")
     heads = ["store", "passages", "system", "first call", *(one.replace("_", ", ") for one in asked)]
     heads += ["eight async callers over one", "MB", "load"]

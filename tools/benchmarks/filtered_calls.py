@@ -56,23 +56,26 @@ class Looked(BaseEmbedding):
 
 
 class Given(Embeddings):
-    """An embedding model with given vectors for some documents; it embeds queries as `EMBEDDINGS` does."""
+    """A LangChain embedding model that looks up given vectors of documents, and embeds queries as `EMBEDDINGS` does."""
 
     def __init__(self, documents: list[Document], vectors: np.ndarray) -> None:
         self._by_text = {one.page_content: row for row, one in enumerate(documents)}
         self._vectors = vectors
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return the given vectors."""
+        """Return the given vectors of the texts."""
         return [self._vectors[self._by_text[text]].tolist() for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        """Return the vector that `EMBEDDINGS` computes."""
+        """Return the vector that `EMBEDDINGS` computes for a query."""
         return EMBEDDINGS.embed_query(text)
 
 
 def corpus(count: int) -> tuple[list[dict[str, str]], list[dict[str, object]], np.ndarray]:
-    """Return rows, their metadata and their vectors; the words follow Zipf's law, and each row has four names."""
+    """Return made-up passages, their metadata and their vectors.
+
+    The words follow Zipf's law, and each passage has four names.
+    """
     rng = np.random.default_rng(0)
     words = np.minimum(rng.zipf(1.3, (count, WORDS)), 20_000)
     people = rng.integers(0, NAMES, (count, 4))
@@ -90,7 +93,7 @@ def corpus(count: int) -> tuple[list[dict[str, str]], list[dict[str, object]], n
 
 
 def milliseconds(ask: Callable[[str], object], calls: int) -> tuple[float, float]:
-    """Return the milliseconds of the first call, and the median of the other calls."""
+    """Ask different questions; return the milliseconds of the first call, and the median of the other calls."""
     taken = []
     for question in QUESTIONS[: calls + 1]:
         begun = time.perf_counter()
@@ -102,7 +105,7 @@ def milliseconds(ask: Callable[[str], object], calls: int) -> tuple[float, float
 def langchain(
     graph: EntityGraph, rows: list[dict[str, str]], metadata: list[dict[str, object]], vectors: np.ndarray
 ) -> dict[str, Callable[[dict[str, object] | None], Callable[[str], object]]]:
-    """Return, by store, a function that makes a call with or without a filter."""
+    """Return, by store, a function from a filter (or None) to a function that asks a question with this filter."""
     documents = [
         Document(one["text"], id=one["id"], metadata=dict(also)) for one, also in zip(rows, metadata, strict=True)
     ]
@@ -137,7 +140,7 @@ def langchain(
 def llama_index(
     graph: EntityGraph, rows: list[dict[str, str]], metadata: list[dict[str, object]], vectors: np.ndarray
 ) -> dict[str, Callable[[dict[str, object] | None], Callable[[str], object]]]:
-    """Return, by store, a function that makes a call with or without filters."""
+    """Return, by store, a function from a filter (or None) to a function that asks a question with this filter."""
     nodes = [
         TextNode(id_=one["id"], text=one["text"], metadata=dict(also), embedding=vector)
         for one, also, vector in zip(rows, metadata, vectors.tolist(), strict=True)
@@ -161,7 +164,7 @@ def llama_index(
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure calls with and without filters over every store, and print the milliseconds and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--calls", type=int, default=30)

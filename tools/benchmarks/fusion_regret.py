@@ -32,7 +32,7 @@ Lists = Mapping[str, Sequence[Ranking]]
 
 @dataclass(frozen=True, eq=False)
 class Astray(GraphSource):
-    """A graph source whose walk starts from given seeds, if there are any."""
+    """A graph source whose walk starts from the seeds in `handed`, if there are any, and otherwise from its own."""
 
     seeds: list = field(default_factory=list)
     handed: list = field(default_factory=list)
@@ -43,7 +43,10 @@ class Astray(GraphSource):
 
 
 def searched(dataset: Dataset, limit: int) -> tuple[dict[str, tuple[Ranking, ...]], list[tuple[Ranking, ...]]]:
-    """Return the lists of the three sources, and for each shift the lists of a walk from another question's seeds."""
+    """Return the lists of the three sources, and for each shift the lists of a walk from another question's seeds.
+
+    With a shift of n, the seeds are those of the question n positions later.
+    """
     inputs = ExperimentInput(dataset, limit, graph=graph_of(dataset))
     runs = {name: run.rankings for name, run in search_sources(inputs, ("vector", "bm25")).items()}
     vectors = {query.text: vector for query, vector in zip(dataset.queries, dataset.query_vectors, strict=True)}
@@ -88,7 +91,7 @@ def rolled(rankings: Sequence[Ranking], shift: int) -> list[Ranking]:
 
 
 def measure(folder: Path, limits: Sequence[int], default: FusionPipeline) -> dict[str, object]:
-    """Measure the regret and the worst harm on one data set."""
+    """Measure the regret of `default` and the worst harm on one data set, for each list length in `limits`."""
     dataset = load_dataset(folder)
     whole, astray = searched(dataset, max(limits))
     out: dict[str, object] = {}

@@ -22,7 +22,7 @@ from phasegraph.ranking import Ranking
 
 
 def measures(ranked: list[tuple[str, ...]], data: Dataset) -> dict[str, float]:
-    """Return Recall@5, Recall@10 and LastHop@10, in percent."""
+    """Return Recall@5, Recall@10 and LastHop@10 of the ranked ids of every query, in percent."""
     row = {}
     for k in (5, 10):
         pairs = zip(ranked, data.judgements, strict=True)
@@ -34,7 +34,7 @@ def measures(ranked: list[tuple[str, ...]], data: Dataset) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure vectors and the walk on the data sets that the command line names, and print the measures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--limit", type=int, default=50, help="hits of both lists")
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def report(data: Dataset, options: argparse.Namespace) -> None:
-    """Print one line per system."""
+    """Build the graph of a data set, and print one line of measures for the vectors and one for the walk."""
     started = perf_counter()
     triples = None if options.no_triples else data.triples
     graph = build_graph(data.passages, triples=triples, embeddings=data.passage_vectors)

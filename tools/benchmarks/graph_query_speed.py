@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python tools/benchmarks/graph_query_speed.py FOLDER… [--queries 200]
 
 igraph receives a prepared reset vector and returns masses. A search of the graph source finds the names in the query,
-weights the edges by the similarity of the passages, walks, computes scores, and ranks. The two walks differ, so their
-lists are not compared. The answers of the graph source's two kernels must be equal. Times are medians over the queries,
-in milliseconds.
+weights the edges by the similarity of the passages, and walks. Then it computes scores, and ranks. The two walks
+differ, so their lists are not compared. The answers of the graph source's two kernels must be equal. Times are medians
+over the queries, in milliseconds.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from phasegraph.ranking import Ranking
 
 
 def timed(function: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the milliseconds of a call and its return value."""
+    """Call a function; return the milliseconds that it took, and its return value."""
     started = perf_counter()
     value = function()
     return 1000 * (perf_counter() - started), value
 
 
 def handed(data: Dataset, row: int, limit: int = 50) -> Ranking:
-    """Return the first hits of the vectors."""
+    """Return the ranking by vectors that the graph source gets for the query in a row: the first `limit` hits."""
     scores = (data.passage_vectors @ data.query_vectors[row]).astype(np.float64)
     ids = [passage.id for passage in data.passages]
     best = top_order(scores, ids, limit)
@@ -44,7 +44,10 @@ def handed(data: Dataset, row: int, limit: int = 50) -> Ranking:
 
 
 def peer(graph: EntityGraph) -> Callable[[np.ndarray], list[float]]:
-    """Return a function that runs igraph's walk over the graph's edges, with the default's follow probability."""
+    """Return a function from a reset vector to the masses of igraph's walk over the graph's edges.
+
+    The walk has the follow probability of the default.
+    """
     edges = graph.adjacency.tocoo()
     walked = igraph.Graph(
         n=graph.size, edges=np.column_stack(edges.coords).tolist(), directed=True, edge_attrs={"weight": edges.data}
@@ -56,7 +59,7 @@ def peer(graph: EntityGraph) -> Callable[[np.ndarray], list[float]]:
 
 
 def report(data: Dataset, count: int) -> None:
-    """Print three lines for a data set."""
+    """Measure searches of a data set, and print a line of milliseconds for igraph and each kernel."""
     graph = build_graph(data.passages, triples=data.triples, embeddings=data.passage_vectors)
     vectors = {query.text: data.query_vectors[row] for row, query in enumerate(data.queries)}
     source = GraphSource(graph, embedder=vectors.__getitem__)
@@ -83,7 +86,7 @@ def report(data: Dataset, count: int) -> None:
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure searches of the data sets that the command line names, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--queries", type=int, default=200)

@@ -43,7 +43,7 @@ def corpus(file: Path, copies: int) -> list[dict[str, str]]:
 
 
 def build_once(options: argparse.Namespace) -> dict[str, float]:
-    """Build the index once, in this process, and return its time and memory."""
+    """Build the index once in this process; return its processor and wall seconds, and its memory in MB."""
     rows = corpus(options.corpus, options.copies[0])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     wall, cpu = perf_counter(), process_time()

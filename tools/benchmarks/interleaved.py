@@ -26,7 +26,7 @@ class Times(NamedTuple):
 def interleaved(
     jobs: Sequence[Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> list[Times]:
-    """Return the seconds of each job; the jobs take turns. `clock` measures wall time or processor time."""
+    """Run the jobs by turns, `rounds` times, and return the times of each; `clock` is wall or processor time."""
     times: list[list[float]] = [[] for _ in jobs]
     for job in jobs:
         for _ in range(max(3, rounds // 10)):
@@ -47,7 +47,7 @@ def interleaved(
 
 
 async def interleaved_async(jobs: Sequence[Callable[[], Awaitable[object]]], rounds: int) -> list[Times]:
-    """Return the seconds of each asynchronous job, as :func:`interleaved` does, on one event loop."""
+    """Run the asynchronous jobs by turns on one event loop, `rounds` times, and return the times of each."""
     times: list[list[float]] = [[] for _ in jobs]
     gc.collect()
     gc.disable()
@@ -66,7 +66,7 @@ async def interleaved_async(jobs: Sequence[Callable[[], Awaitable[object]]], rou
 
 
 def report(name: str, ours: Times, theirs: Times, bar: float | None = None) -> None:
-    """Print one line of the table."""
+    """Print one line of the table: the times of both, their ratio, and the highest accepted ratio `bar`."""
     limit = "" if bar is None else f"  (at most {bar})"
     quiet = ours.quiet / theirs.quiet
     ratio = f"ratio {ours.median / theirs.median:5.2f}, of the quickest tenths {quiet:5.2f}{limit}"

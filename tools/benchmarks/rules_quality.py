@@ -22,14 +22,17 @@ GOALS = ("Recall@5", "FullSup@5", "LastHop@10")
 
 
 def calibrator(rule: FusionRule) -> Calibrator:
-    """Return the calibrator that a rule requires; the default's calibrator if the rule accepts any common scale."""
+    """Return the calibrator that a fusion rule requires.
+
+    If the rule accepts any common scale, this is the default's calibrator.
+    """
     if rule.expects == "calibrated" and rule.calibrator != "min_max":
         return FusionPipeline().calibrator
     return ListCalibrator(rule.calibrator)
 
 
 def measures(data: Dataset, ranked: list[tuple[str, ...]]) -> tuple[float, float, float]:
-    """Return Recall@5, full support at 5 and LastHop@10, in percent."""
+    """Return Recall@5, full support at 5 and LastHop@10 of the ranked ids of every query, in percent."""
     pairs = list(zip(ranked, data.judgements, strict=True))
     last = [found for ids, judgement in pairs if (found := last_hop(ids, judgement, 10)) is not None]
     return (
@@ -48,7 +51,7 @@ def fused(runs: list[SourceRun], rule: str) -> list[tuple[str, ...]]:
 
 
 def main() -> None:
-    """Print one table per folder."""
+    """Print a table of all fusion rules for each data set that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--sources", default="vector,graph")

@@ -35,7 +35,7 @@ Pool = tuple[FloatArray, FloatArray, tuple[str, ...]]
 
 
 def label(policy: SelectionPolicy) -> str:
-    """Return the method and its setting as text."""
+    """Return a policy's method and its setting as text."""
     setting = {"mmr": f"balance {policy.balance:g}", "log_det": f"mu {policy.mu:g}"}
     return (
         f"{policy.method} {setting.get(policy.method, f'penalty {policy.penalty:g}')}"
@@ -45,7 +45,7 @@ def label(policy: SelectionPolicy) -> str:
 
 
 def pools(data: Dataset, names: Sequence[str], size: int, published: bool) -> list[Pool]:
-    """Return the relevance, embeddings and ids of the first `size` fused candidates of each query."""
+    """Return, for each query, the first `size` fused candidates: their relevance, embeddings and ids."""
     runs = search_sources(ExperimentInput(data), names)
     where = {passage.id: row for row, passage in enumerate(data.passages)}
     pipeline = replace(FusionPipeline(), k=size)
@@ -59,7 +59,10 @@ def pools(data: Dataset, names: Sequence[str], size: int, published: bool) -> li
 
 
 def measure(data: Dataset, found: list[Pool], policy: SelectionPolicy, k: int) -> FloatArray:
-    """Return an (n, 4) array: full support, recall, mean cosine of the chosen passages, and their effective number."""
+    """Return an (n, 4) array of a policy's selections of k passages, with a row for each query.
+
+    The columns are: full support, recall, mean cosine of the chosen passages, and their effective number (Vendi score).
+    """
     rows = []
     for (relevance, embeddings, ids), judgement in zip(found, data.judgements, strict=True):
         chosen = policy.select(relevance, embeddings, k).rows
@@ -79,7 +82,7 @@ def measure(data: Dataset, found: list[Pool], policy: SelectionPolicy, k: int) -
 
 
 def main() -> None:
-    """Print one table per folder."""
+    """Print a table of all selections for each data set that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--k", type=int, default=5)
@@ -117,7 +120,7 @@ def report(data: Dataset, found: list[Pool], k: int, sources: str) -> None:
 
 
 def line(name: str, table: FloatArray, base: FloatArray) -> None:
-    """Print one row of the table, in percent."""
+    """Print one row of the table: means of `table`, and differences and tests against `base`, the plain order."""
     means = table.mean(axis=0)
     gap = table[:, :1] - base[:, :1]
     low, high = 100 * bootstrap_intervals(gap)[0]

@@ -25,14 +25,17 @@ POLICIES = {
 
 
 def passages(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return relevance, embeddings with a common direction (like the candidates of a query), and lengths in tokens."""
+    """Return the relevance, the embeddings and the lengths in tokens of made-up passages.
+
+    The embeddings have a common direction, like those of the candidates of a query.
+    """
     rng = np.random.default_rng(0)
     embeddings = rng.normal(size=(count, 384)).astype(np.float32) + 2 * rng.normal(size=384).astype(np.float32)
     return np.sort(rng.random(count))[::-1].copy(), embeddings, rng.integers(50, 400, size=count).astype(float)
 
 
 def milliseconds(policy: SelectionPolicy, count: int, k: int, repeats: int = 21) -> tuple[float, float]:
-    """Return the median and the lowest wall time of `repeats` calls."""
+    """Return the median and the lowest wall milliseconds of `repeats` selections of k from `count` passages."""
     relevance, embeddings, costs = passages(count)
     taken = []
     for _ in range(repeats):
@@ -43,7 +46,7 @@ def milliseconds(policy: SelectionPolicy, count: int, k: int, repeats: int = 21)
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure selections of several sizes, and print their milliseconds."""
     print(f"{'method':<30}{'from':>6}{'pick':>6}{'median ms':>11}{'least ms':>10}{'bar':>7}")
     for (count, k), bar in BARS.items():
         for name, policy in POLICIES.items():

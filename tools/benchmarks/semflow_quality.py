@@ -22,13 +22,13 @@ from phasegraph.ranking import Ranking
 
 
 def report(data: Dataset, label: str, search: Callable[[int], Ranking]) -> None:
-    """Print one line."""
+    """Search all queries of a data set, and print one line with `label` and the measures."""
     row = measures([tuple(search(number).ids) for number in range(len(data.queries))], data)
     print(f"{label:28}", "  ".join(f"{name} {value:5.1f}" for name, value in row.items()), flush=True)
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure both implementations of SemFlowRAG's walk on a data set, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     data = load_dataset(parser.parse_args().folder)

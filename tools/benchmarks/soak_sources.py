@@ -1,8 +1,8 @@
 """Ask sources many times: ``python tools/benchmarks/soak_sources.py [--queries 10000] [--json FILE]``.
 
 Part S4 uses threads and tasks: no answer may differ from the answer of a single thread. Part S5 has a source that hangs
-forever: each call must return within its deadline plus 50 ms, the number of blocked workers must be bounded, and the
-source must work again after it recovers. The last part measures the overhead of two sources that do nothing.
+until it recovers. Each call must return within its deadline plus 50 ms, the number of blocked workers must be bounded,
+and the source must work again after it recovers. The last part measures the overhead of two sources that do nothing.
 For faults and memory in the frameworks' own retrievers, see ``make chaos`` and ``make soak``.
 """
 
@@ -30,7 +30,7 @@ DEADLINE = 0.02
 
 
 class Prepared:
-    """A source that returns at once hits that depend on the query."""
+    """A source that at once returns prepared hits, which depend on the query."""
 
     def __init__(self, name: str) -> None:
         self.kept = [
@@ -58,7 +58,7 @@ def percentiles(seconds: list[float], scale: float = 1000.0) -> dict[str, float]
 
 
 def concurrency(per_thread: int) -> dict[str, object]:
-    """Run part S4 (threads and tasks)."""
+    """Run part S4 (threads and tasks); return the numbers of wrong answers, and the calls in a second."""
     gatherer = Gatherer(dict.fromkeys(NAMES, SourceSettings()), timeout=60.0, strict=True)
     queries = [f"question {number}" for number in range(50)]
     expected = {query: content(gatherer.gather(SOURCES, query)) for query in queries}
@@ -92,7 +92,7 @@ def concurrency(per_thread: int) -> dict[str, object]:
 
 
 class Hanging:
-    """A source that hangs until it is healed."""
+    """A source that hangs in every search until `healed` is set."""
 
     def __init__(self) -> None:
         self.healed = threading.Event()
@@ -103,7 +103,7 @@ class Hanging:
 
 
 def hang(queries: int) -> dict[str, object]:
-    """Run part S5 (a source that hangs)."""
+    """Run part S5 (a source that hangs); return times in milliseconds, blocked workers and the time to recover."""
     interval = 0.5
     settings = {
         "graph": SourceSettings(circuit_breaker=BreakerSettings(failures=5, probe_interval=interval), max_in_flight=16),
@@ -137,7 +137,7 @@ def hang(queries: int) -> dict[str, object]:
 
 
 def overhead(queries: int) -> dict[str, object]:
-    """Return the microseconds of a call with two sources that do nothing."""
+    """Return percentiles of the microseconds of a call with two sources that do nothing."""
     two = {name: SOURCES[name] for name in NAMES[:2]}
     gatherer = Gatherer(dict.fromkeys(NAMES[:2], SourceSettings()))
     only_search = {name: _OnlySearch(one) for name, one in two.items()}

@@ -25,7 +25,10 @@ def timed(function):
 
 
 def made_up(rows, dimensions=384, seed=0):
-    """Return vectors with near-duplicates; the first 96 directions have about three quarters of the squared length."""
+    """Return made-up unit vectors, about a fifth of which are near-duplicates of others.
+
+    The first 96 directions have about three quarters of the squared length.
+    """
     rng = np.random.default_rng(seed)
     spread = (np.arange(1, dimensions + 1) ** -0.45).astype(np.float32)
     vectors = rng.standard_normal((rows, dimensions), dtype=np.float32) * spread
@@ -36,7 +39,7 @@ def made_up(rows, dimensions=384, seed=0):
 
 
 def blocked_product(unit, threshold, tile):
-    """Count the pairs of rows whose product reaches the threshold, by full products, tile by tile."""
+    """Count the pairs of rows whose dot product reaches the threshold, by full products of `tile` x `tile` rows."""
     count = 0
     for top in range(0, len(unit), tile):
         for first in range(top, len(unit), tile):

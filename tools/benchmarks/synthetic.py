@@ -11,7 +11,10 @@ FACTS_PER_PASSAGE = 25
 
 
 def entity_passage_graph(nodes, seed=0):
-    """Return links (E, E) with unit weights and mentions (P, E) with integer weights, both as float32 CSR."""
+    """Return a synthetic graph of `nodes` nodes: links (E, E) of entities, and mentions (P, E) of entities by passages.
+
+    Both are float32 CSR matrices. Links have integer weights, and mentions have unit weights.
+    """
     rng = np.random.default_rng(seed)
     passages = int(PASSAGE_SHARE * nodes)
     entities = nodes - passages
@@ -34,12 +37,15 @@ def entity_passage_graph(nodes, seed=0):
 
 
 def adjacency(links, mentions):
-    """Return the undirected graph of all E + P nodes: first the entities, then the passages."""
+    """Return the undirected adjacency matrix of all E + P nodes: first the entities, then the passages."""
     return sparse.block_array([[links, mentions.T], [mentions, None]], format="csr", dtype=np.float32)
 
 
 def entity_seeds(rng, entities, mentions, count=20):
-    """Draw `count` distinct entities that a passage mentions, and their weights."""
+    """Draw `count` distinct entities as seeds, and their weights.
+
+    They are drawn from `entities` or, if this is None, from the entities that a passage mentions.
+    """
     used = np.flatnonzero(np.diff(mentions.tocsc().indptr)) if entities is None else entities
     return rng.choice(used, count, replace=False), rng.random(count) + 0.1
 

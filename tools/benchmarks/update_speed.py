@@ -28,7 +28,7 @@ WIDTH = 384
 
 
 class Ready(Embeddings):
-    """An embedding model that returns vectors that were computed before, in their order."""
+    """An embedding model that returns vectors computed before, in their order, whatever the texts are."""
 
     def __init__(self, count: int) -> None:
         draw = np.random.default_rng(0)
@@ -37,18 +37,18 @@ class Ready(Embeddings):
         self.next = 0
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return the next vectors."""
+        """Return the next vectors, one for each text."""
         first, self.next = self.next, self.next + len(texts)
         return [self.vectors[row % len(self.vectors)] for row in range(first, self.next)]
 
     def embed_query(self, text: str) -> list[float]:
-        """Return one of the vectors."""
+        """Return one of the vectors, chosen by the text."""
         vector: list[float] = self.vectors[sum(text.encode()) % len(self.vectors)]
         return vector
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Add and delete batches of documents, open and ask the retriever, and print the seconds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?", type=Path, default=BUNDLED)
     parser.add_argument("--documents", type=int, default=100_000)

@@ -39,7 +39,7 @@ ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_
 
 
 class Flat:
-    """The vectors of an index in one memory-mapped file, and later vectors in further files, as in a folder."""
+    """A store like a folder's default: a memory-mapped file, and further files for later vectors; all are compared."""
 
     needs: tuple[str, ...] = ()
 
@@ -55,16 +55,16 @@ class Flat:
         self._base = np.load(self._file, mmap_mode="r").view(np.ndarray)
 
     def add(self, first: int, vectors: Any) -> None:
-        """Add a batch, as a separate file."""
+        """Add a batch of vectors as a separate file; their rows begin at `first`."""
         np.save(self._file.with_name("more.npy"), vectors)
         self._more = np.concatenate([self._more, vectors])
 
     def delete(self, rows: list[int]) -> None:
-        """Delete a batch."""
+        """Mark the vectors in some rows as deleted."""
         self._gone = np.array(sorted(rows))
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
+        """Return the rows of the 50 vectors nearest to `query`; with `team`, only vectors that match this filter."""
         if team is not None:
             rows = np.arange(team, len(self._base), TEAMS)
             return best_of(rows, self._base[rows], query)
@@ -74,7 +74,7 @@ class Flat:
 
 
 class _View:
-    """The part of a graph that :func:`nearest_rows` reads."""
+    """The part of an entity graph that :func:`nearest_rows` reads, over the vectors of a :class:`Flat`."""
 
     def __init__(self, base: Any, more: Any, gone: Any) -> None:
         from phasegraph.graph.index.combined_arrays import StackedRows
@@ -83,11 +83,14 @@ class _View:
         self.count, self._gone = len(self.embeddings) - len(gone), gone
 
     def rows_at(self, places: Any) -> Any:
-        """Return rows as :meth:`phasegraph.graph.index.logged_graph.LoggedView.rows_at` does."""
+        """Return the rows of places among the vectors that are not deleted.
+
+        It does what :meth:`phasegraph.graph.index.logged_graph.LoggedView.rows_at` does.
+        """
         return places + np.searchsorted(self._gone - np.arange(len(self._gone)), places, side="right")
 
     def cosines_to(self, unit: Any) -> Any:
-        """Return cosines as :meth:`phasegraph.graph.EntityGraph.cosines_to` does."""
+        """Return the cosines of all vectors with `unit`, as :meth:`phasegraph.graph.EntityGraph.cosines_to` does."""
         from phasegraph._support.products import times_vector
 
         held = self.embeddings
@@ -95,14 +98,14 @@ class _View:
 
 
 def best_of(rows: Any, vectors: Any, query: Any) -> list[int]:
-    """Return the best of the given rows, by exact comparison."""
+    """Return the 50 best of the given rows for a query, by exact comparison of their vectors."""
     scores = np.einsum("ij,j->i", vectors, query)
     found: list[int] = rows[np.argsort(-scores)[:LIMIT]].tolist()
     return found
 
 
 class Int8(Flat):
-    """Vectors with one byte per number, scanned block by block; the best 200 are compared exactly."""
+    """A store of vectors with one byte per number, scanned block by block; the best 200 are compared exactly."""
 
     def build(self, vectors: Any) -> None:
         """Write all vectors twice: with one byte per number, and exactly."""
@@ -117,7 +120,7 @@ class Int8(Flat):
         self._bytes = np.load(file, mmap_mode="r").view(np.ndarray)
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
+        """Return the rows of the 50 vectors nearest to `query`; with `team`, only vectors that match this filter."""
         if team is not None:
             return super().search(query, team)
         scores, room = np.empty(len(self._bytes), dtype=np.float32), np.empty((2048, WIDTH), dtype=np.float32)
@@ -132,7 +135,7 @@ class Int8(Flat):
 
 
 class Chroma:
-    """A persistent collection, as ``vector_store="chroma"`` makes it."""
+    """A store in a persistent collection of Chroma, as ``vector_store="chroma"`` makes it."""
 
     needs = ("chromadb",)
 
@@ -149,23 +152,23 @@ class Chroma:
             self.add(first, vectors[first : first + PAGE])
 
     def add(self, first: int, vectors: Any) -> None:
-        """Add a batch."""
+        """Add a batch of vectors; their rows begin at `first`."""
         rows = range(first, first + len(vectors))
         teams = [{"team": row % TEAMS} for row in rows]
         self._held.add(ids=[str(row) for row in rows], embeddings=vectors, metadatas=teams)
 
     def delete(self, rows: list[int]) -> None:
-        """Delete a batch."""
+        """Delete the vectors in some rows."""
         self._held.delete(ids=[str(row) for row in rows])
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
+        """Return the rows of the 50 vectors nearest to `query`; with `team`, only vectors that match this filter."""
         within = None if team is None else {"team": team}
         return [int(one) for one in self._held.query(query_embeddings=[query], n_results=LIMIT, where=within)["ids"][0]]
 
 
 class Lance:
-    """A LanceDB table without an index."""
+    """A store in a LanceDB table without an index."""
 
     needs = ("lancedb",)
 
@@ -180,7 +183,7 @@ class Lance:
             self.add(first, vectors[first : first + 10 * PAGE])
 
     def add(self, first: int, vectors: Any) -> None:
-        """Add a batch."""
+        """Add a batch of vectors; their rows begin at `first`."""
         rows = [
             {"id": first + row, "vector": vector, "team": (first + row) % TEAMS} for row, vector in enumerate(vectors)
         ]
@@ -190,12 +193,12 @@ class Lance:
             self._held.add(rows)
 
     def delete(self, rows: list[int]) -> None:
-        """Delete a batch."""
+        """Delete the vectors in some rows."""
         assert self._held is not None
         self._held.delete(f"id IN ({', '.join(map(str, rows))})")
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
+        """Return the rows of the 50 vectors nearest to `query`; with `team`, only vectors that match this filter."""
         assert self._held is not None
         asked = self._held.search(query).metric("cosine").select(["id", "_distance"]).limit(LIMIT)
         found = asked if team is None else asked.where(f"team = {team}", prefilter=True)
@@ -204,7 +207,10 @@ class Lance:
 
 
 class Usearch:
-    """An HNSW index in a file that is written again for every change; rows that match a filter are compared exactly."""
+    """A store in a usearch HNSW index; rows that match a filter are compared exactly.
+
+    The file of the index is written again for every change.
+    """
 
     needs = ("usearch",)
 
@@ -219,17 +225,17 @@ class Usearch:
         self.add(0, vectors)
 
     def add(self, first: int, vectors: Any) -> None:
-        """Add a batch."""
+        """Add a batch of vectors; their rows begin at `first`."""
         self._held.add(np.arange(first, first + len(vectors)), np.ascontiguousarray(vectors))
         self._held.save(str(self._file))
 
     def delete(self, rows: list[int]) -> None:
-        """Delete a batch."""
+        """Delete the vectors in some rows."""
         self._held.remove(np.array(rows))
         self._held.save(str(self._file))
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
+        """Return the rows of the 50 vectors nearest to `query`; with `team`, only vectors that match this filter."""
         if team is not None:
             rows = np.arange(team, len(self._held), TEAMS)
             return best_of(rows, self._held.get(rows), query)
@@ -238,7 +244,10 @@ class Usearch:
 
 
 class Hnswlib:
-    """An HNSW index in a file that is written again for every change; its filter is a function of a label."""
+    """A store in a hnswlib HNSW index, whose filter is a function of a label.
+
+    The file of the index is written again for every change.
+    """
 
     needs = ("hnswlib",)
 
@@ -255,25 +264,25 @@ class Hnswlib:
         self.add(0, vectors)
 
     def add(self, first: int, vectors: Any) -> None:
-        """Add a batch."""
+        """Add a batch of vectors; their rows begin at `first`."""
         self._held.add_items(vectors, np.arange(first, first + len(vectors)))
         self._held.save_index(str(self._file))
 
     def delete(self, rows: list[int]) -> None:
-        """Mark a batch as deleted."""
+        """Mark the vectors in some rows as deleted."""
         for row in rows:
             self._held.mark_deleted(row)
         self._held.save_index(str(self._file))
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
+        """Return the rows of the 50 vectors nearest to `query`; with `team`, only vectors that match this filter."""
         allowed = None if team is None else (lambda label: label % TEAMS == team)
         found: list[int] = self._held.knn_query(query, k=LIMIT, filter=allowed)[0][0].tolist()
         return found
 
 
 class Faiss:
-    """An exact index in a file that is written again for every change."""
+    """A store in an exact faiss index, whose file is written again for every change."""
 
     needs = ("faiss",)
     kind = "Flat"
@@ -289,12 +298,12 @@ class Faiss:
         self.add(0, vectors)
 
     def add(self, first: int, vectors: Any) -> None:
-        """Add a batch."""
+        """Add a batch of vectors; their rows begin at `first`."""
         self._held.add_with_ids(np.ascontiguousarray(vectors), np.arange(first, first + len(vectors)))
         self._faiss.write_index(self._held, str(self._file))
 
     def delete(self, rows: list[int]) -> None:
-        """Delete a batch."""
+        """Delete the vectors in some rows."""
         self._held.remove_ids(np.array(rows))
         self._faiss.write_index(self._held, str(self._file))
 
@@ -302,7 +311,7 @@ class Faiss:
         return self._faiss.SearchParameters(sel=selector)
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
+        """Return the rows of the 50 vectors nearest to `query`; with `team`, only vectors that match this filter."""
         options = None
         if team is not None:
             allowed = np.arange(team, self._held.ntotal, TEAMS)
@@ -312,7 +321,7 @@ class Faiss:
 
 
 class FaissHnsw(Faiss):
-    """An HNSW index, which does not support deletion."""
+    """A store in a faiss HNSW index, which does not support deletion."""
 
     kind = "HNSW32"
 
@@ -324,13 +333,13 @@ class FaissHnsw(Faiss):
         return self._faiss.SearchParametersHNSW(efSearch=200, sel=selector)
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
+        """Return the rows of the 50 vectors nearest to `query`; with `team`, only vectors that match this filter."""
         self._faiss.downcast_index(self._held.index).hnsw.efSearch = 200
         return super().search(query, team)
 
 
 class SqliteVec:
-    """A virtual table of SQLite; a search compares all its vectors."""
+    """A store in a virtual table of SQLite (sqlite-vec); a search compares all its vectors."""
 
     needs = ("sqlite_vec",)
 
@@ -350,18 +359,18 @@ class SqliteVec:
         self.add(0, vectors)
 
     def add(self, first: int, vectors: Any) -> None:
-        """Add a batch."""
+        """Add a batch of vectors; their rows begin at `first`."""
         rows = ((first + row, (first + row) % TEAMS, vector.tobytes()) for row, vector in enumerate(vectors))
         self._held.executemany("insert into passages(id, team, vector) values (?, ?, ?)", rows)
         self._held.commit()
 
     def delete(self, rows: list[int]) -> None:
-        """Delete a batch."""
+        """Delete the vectors in some rows."""
         self._held.executemany("delete from passages where id = ?", [(row,) for row in rows])
         self._held.commit()
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
+        """Return the rows of the 50 vectors nearest to `query`; with `team`, only vectors that match this filter."""
         where, given = ("", ()) if team is None else (" and team = ?", (team,))
         asked = f"select id from passages where vector match ? and k = {LIMIT}{where}"
         return [row for (row,) in self._held.execute(asked, (query.tobytes(), *given))]
@@ -374,7 +383,10 @@ STORES: dict[str, Any] = {
 
 
 def vectors_of(data: str, count: int, questions: int) -> tuple[Any, Any]:
-    """Return (count + CHANGED, d) vectors of passages, and the vectors of the questions."""
+    """Return the vectors of `count` passages and of CHANGED further passages, and the vectors of the questions.
+
+    `data` is "real" or "random".
+    """
     if data == "real":
         from corpus import ZipfCorpus
 
@@ -391,7 +403,7 @@ def vectors_of(data: str, count: int, questions: int) -> tuple[Any, Any]:
 
 
 def measured(name: str, place: Path) -> dict[str, Any]:
-    """Measure one store in this process."""
+    """Measure one store in this process, with the vectors below `place`; return times, recall and size in MB."""
     vectors = np.load(place / "vectors.npy", mmap_mode="r").view(np.ndarray)
     asked, count = np.load(place / "asked.npy"), len(vectors) - CHANGED
     exact: list[Any] = json.loads((place / "exact.json").read_text())
@@ -428,7 +440,10 @@ def measured(name: str, place: Path) -> dict[str, Any]:
 
 
 def exact_lists(vectors: Any, asked: Any) -> list[list[list[int]]]:
-    """Return the exact nearest rows of each question, among all vectors and among those that match the filter."""
+    """Return the exact nearest rows of each question, among all vectors and among those that match the filter.
+
+    The result is a list for all vectors, and a list for those that match the filter.
+    """
     out: list[list[list[int]]] = [[], []]
     rows = np.arange(3, len(vectors), TEAMS)
     for query in asked:
@@ -439,7 +454,7 @@ def exact_lists(vectors: Any, asked: Any) -> list[list[list[int]]]:
 
 
 def shown(value: float) -> str:
-    """Return a figure with three digits, or as a whole number."""
+    """Return a figure as text: with three digits, or from 1000 on as a whole number."""
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
@@ -468,7 +483,7 @@ def page(files: list[Path]) -> str:
 
 
 def version_of(name: str) -> str:
-    """Return the version of a store's package."""
+    """Return the installed version of the package that a store uses; "" if it uses none."""
     package = {"chroma": "chromadb", "faiss-flat": "faiss-cpu", "faiss-hnsw": "faiss-cpu"}.get(name, name)
     try:
         return version(package)
@@ -477,7 +492,7 @@ def version_of(name: str) -> str:
 
 
 def main() -> None:
-    """Measure, and print the figures."""
+    """Measure the stores that the command line names, or print the page's tables from files of figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vectors", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=50)

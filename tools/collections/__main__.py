@@ -37,7 +37,7 @@ from phasegraph.embedding.minilm import WORD_PIECES
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a package, or a folder of files if no package is named, becomes a data set."""
+    """How the documents of a package become a data set; of a given folder, if `package` is empty."""
 
     package: str
     licence: str
@@ -57,7 +57,7 @@ def manual_of(folder: Path) -> list[Document]:
 
 
 def silent(document: Document) -> Document:
-    """Return a copy of a document whose sections have no questions."""
+    """Return a copy of a document whose sections have no questions, so that only passages come from it."""
     return replace(document, sections=tuple(Section(one.text) for one in document.sections))
 
 
@@ -109,7 +109,7 @@ RECIPES = {
 
 
 def version_in(folder: Path) -> str:
-    """Return the version of an unpacked package, from the first line of its changelog."""
+    """Return the version of an unpacked Debian package, from the first line of its changelog."""
     for path in sorted((folder / DOCS).glob("*/changelog.Debian.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             return lines.readline().partition("(")[2].partition(")")[0]

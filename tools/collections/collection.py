@@ -20,7 +20,7 @@ LEAST_TEXT = 150
 
 
 def chunked(documents: Iterable[Document]) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Return the rows of ``corpus.jsonl`` and of ``queries.jsonl``.
+    """Split documents into chunks; return the rows of ``corpus.jsonl`` (chunks) and ``queries.jsonl`` (questions).
 
     A question is left out if it occurs twice, or if its own gold chunks contain it.
     """
@@ -64,7 +64,11 @@ def chunked(documents: Iterable[Document]) -> tuple[list[dict[str, object]], lis
 
 
 def _gold(section: Section, start: int, chunks: Sequence[tuple[int, str]]) -> list[int]:
-    """Return the chunks of which at least half is in the section, and the chunks that contain most of the section."""
+    """Return the numbers of the chunks that contain the answer to a section's question.
+
+    These are the chunks of which at least half is in the section, and the chunks that contain most of the section.
+    `start` is where the section starts in the document. The list is empty if there are too many such chunks.
+    """
     end, found = start + len(section.text), []
     for place, (first, chunk) in enumerate(chunks):
         shared = min(end, first + len(chunk)) - max(start, first)
@@ -111,7 +115,7 @@ def sampled(
 def write(
     folder: Path, passages: Sequence[dict[str, object]], queries: Sequence[dict[str, object]], about: str
 ) -> None:
-    """Embed the texts and write the data set; the folder appears when it is complete."""
+    """Embed the texts and write the data set to `folder`, which appears only when it is complete."""
     from phasegraph.embedding.minilm import MiniLM
 
     making = folder.with_name(f".{folder.name}.making")

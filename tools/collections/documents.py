@@ -19,7 +19,7 @@ Kind = Literal["heading", "purpose", "change", "docstring"]
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a document without its heading; the question that it answers, if any, with the question's kind."""
+    """A part of a document without its heading, and the question that it answers ("" if none) with its kind."""
 
     text: str
     question: str = ""
@@ -28,9 +28,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A page or file: its name, the title that is repeated in every chunk, its sections in order, and a flag.
+    """A page or file: its name, the title that is repeated in every chunk, and its sections in order.
 
-    The flag says whether a chunk may contain parts of two sections.
+    `apart` says that no chunk may contain parts of two sections.
     """
 
     source: str
@@ -48,7 +48,7 @@ SECTION = re.compile(r"(ref)?sect\d|chapter|appendix|preface")
 
 
 class _Page:
-    """A parser that splits an HTML page where its sections begin and end."""
+    """A parser that splits an HTML page into sections, each with its heading or purpose as the question."""
 
     def __init__(self) -> None:
         self.sections: list[Section] = []
@@ -110,7 +110,10 @@ def _unnumbered(text: str) -> str:
 
 
 def html_page(path: Path) -> Document:
-    """Read an HTML page; the purpose of a reference page becomes the question of its section Description."""
+    """Read an HTML page; the heading of each section is its question.
+
+    A reference page has a one-line purpose below its name; this becomes the question of its section Description.
+    """
     root = _parsed(path)
     page = _Page()
     purposes = [_plain(one.text_content()).partition("—")[2].strip() for one in root.find_class("refnamediv")]
@@ -120,13 +123,16 @@ def html_page(path: Path) -> Document:
 
 
 def html_pages(folder: Path) -> Iterator[Document]:
-    """Yield every page in a folder that has any text."""
+    """Yield every HTML page in a folder that has any text."""
     pages = map(html_page, sorted(folder.glob("*.html")))
     return (page for page in pages if page.sections)
 
 
 def html_changes(folder: Path) -> Iterator[Document]:
-    """Yield release notes: an entry's first paragraph, without authors, is the question; the rest is the answer."""
+    """Yield the release notes in a folder: the first paragraph of an entry, without authors, is its question.
+
+    The rest of the entry is the answer.
+    """
     for path in sorted(folder.glob("release-[0-9]*.html")):
         root = _parsed(path)
         sections = []
@@ -147,7 +153,10 @@ def html_changes(folder: Path) -> Iterator[Document]:
 
 
 def manual_pages(folder: Path, name: str, description: str, most: int = 9_000) -> Iterator[Document]:
-    """Render manual pages with groff; the line in the section `name` is the question of the section `description`."""
+    """Render the manual pages in a folder with groff, and yield them, each with at most `most` characters.
+
+    The one-line purpose in the section `name` is the question of the section `description`.
+    """
     for path in sorted(folder.glob("man*/*.gz")):
         raw = gzip.decompress(path.read_bytes())
         if raw.startswith(b".so "):
@@ -187,7 +196,10 @@ def markdown_pages(folder: Path) -> Iterator[Document]:
 
 
 def python_functions(folder: Path) -> Iterator[Document]:
-    """Yield every module below a folder, with a section per function; its docstring's first sentence asks."""
+    """Yield every Python module below a folder, with a section for each function that has a docstring.
+
+    The first sentence of the docstring is the section's question; the section does not contain the docstring.
+    """
     for path in sorted(folder.rglob("*.py")):
         try:
             source = path.read_text(encoding="utf-8")

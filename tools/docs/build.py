@@ -26,7 +26,7 @@ GENERATORS = {
 
 
 def main() -> None:
-    """Build the site; a warning of the generator is an error."""
+    """Build the site below artifacts/site; exit with an error for a warning of the generator or a missing page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--generator", choices=GENERATORS, default="mkdocs")
     generator = parser.parse_args().generator
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _shown(path: str) -> Path:
-    """Return the HTML file of a page."""
+    """Return the HTML file that the generator writes for a page."""
     page = (SITE / path).with_suffix("")
     return (page.parent if page.name in ("index", "README") else page) / "index.html"
 

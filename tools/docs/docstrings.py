@@ -30,7 +30,7 @@ def as_markdown(docstring: str) -> str:
 
 
 def _short(role: re.Match[str]) -> str:
-    """Return the name that a role displays: the last part of the name, and for a method also its class."""
+    """Return the name that a Sphinx role displays: the last part of the name, and for a method also its class."""
     parts = role[1].split(".")
     shown = parts[-2:] if len(parts) > 1 and parts[-2][:1].isupper() else parts[-1:]
     return f"`{'.'.join(shown)}`"

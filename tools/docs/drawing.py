@@ -45,13 +45,13 @@ class Drawing:
     def box(
         self, x: float, y: float, width: float, height: float, *, fill: str, stroke: str = "", wide: float = 1.5
     ) -> None:
-        """Draw a rectangle with round corners; (x, y) is its upper left corner."""
+        """Draw a rectangle with round corners and a border; (x, y) is its upper left corner."""
         edge = f' class="stroke-{stroke}" stroke-width="{wide}"' if stroke else ""
         place = f'x="{x:.4g}" y="{y:.4g}" width="{width:.4g}" height="{height:.4g}"'
         self._parts.append(f'<g class="fill-{fill}"><rect {place} rx="8"{edge}/></g>')
 
     def bar(self, x: float, y: float, width: float, height: float, fill: str, opacity: float = 1.0) -> None:
-        """Draw a bar of a diagram."""
+        """Draw a bar of a diagram; (x, y) is its upper left corner."""
         place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
         self._parts.append(f'<rect class="fill-{fill}" {place} opacity="{opacity:g}"/>')
 
@@ -66,7 +66,7 @@ class Drawing:
         anchor: str = "middle",
         bold: bool = False,
     ) -> None:
-        """Draw a line of text; y is the middle of its height."""
+        """Draw a line of text at (x, y); y is the middle of its height, and `anchor` says which part is at x."""
         weight = ' font-weight="600"' if bold else ""
         self._parts.append(
             f'<text class="fill-{colour}" x="{x:.4g}" y="{y:.4g}" font-size="{size:g}" text-anchor="{anchor}"{weight} '
@@ -76,7 +76,7 @@ class Drawing:
     def line(
         self, x: float, y: float, to_x: float, to_y: float, colour: str = "line", wide: float = 1.5, head: bool = False
     ) -> None:
-        """Draw a line, or an arrow."""
+        """Draw a line from (x, y) to (to_x, to_y); with `head`, draw an arrow."""
         end = f' marker-end="url(#head-{colour})"' if head else ""
         place = f'd="M{x:.4g} {y:.4g}L{to_x:.4g} {to_y:.4g}"'
         self._parts.append(f'<path class="stroke-{colour}" fill="none" stroke-width="{wide:g}" {place}{end}/>')

@@ -17,7 +17,11 @@ _DIRECTIVE = re.compile(r"^::: (?P<name>[\w.]+)\n(?P<options>(?:(?: {4}.*)?\n)*)
 
 
 def write_markdown(site: Path, skill: Path) -> None:
-    """Write every page as Markdown next to its HTML, the skill for agents, ``llms.txt`` and ``llms-full.txt``."""
+    """Write a Markdown copy of every page next to its HTML.
+
+    Also write the skill for agents, ``llms.txt`` (a list of the pages) and ``llms-full.txt`` (the tutorials and
+    guides).
+    """
     whole = []
     for above, title, path in navigation():
         text = reference_as_markdown(page_text(path))
@@ -55,7 +59,7 @@ def index_of_pages() -> str:
 
 
 def title_of(markdown: str) -> str:
-    r"""Return the first heading.
+    r"""Return the first heading of a page.
 
     >>> title_of("# Filters\n\nYou want …")
     'Filters'
@@ -70,7 +74,7 @@ SHORT = 40
 
 
 def first_sentence(markdown: str) -> str:
-    r"""Return the first sentence of the first paragraph, without links and emphasis.
+    r"""Return the first sentence of a page's first paragraph, without links and emphasis.
 
     >>> first_sentence("# Filters\n\nYou want answers from [some passages](a.md) only. More.")
     'You want answers from some passages only.'
@@ -87,12 +91,15 @@ def first_sentence(markdown: str) -> str:
 
 
 def reference_as_markdown(markdown: str) -> str:
-    """Replace each ``::: name`` by the signature and the docstring of the name and of its members."""
+    """Return a page in which each ``::: name`` is replaced by the name's signature and docstring.
+
+    The signatures and docstrings of its members follow.
+    """
     return _DIRECTIVE.sub(lambda found: _described(found["name"], found["options"]) + "\n", markdown)
 
 
 def _described(name: str, options: str) -> str:
-    """Return the Markdown of a name in the reference."""
+    """Return the Markdown for a name that the reference lists; `options` (YAML) may choose its members."""
     thing = _loaded()[name]
     asked = yaml.safe_load(options) or {}
     members = asked.get("options", {}).get("members")
@@ -115,7 +122,7 @@ def _lines(name: str, thing: Any, members: Iterable[str] | None, level: int) -> 
 
 
 def _signature(parameters: Iterable[Any]) -> str:
-    """Return the parameters as Python code, without ``self``."""
+    """Return a function's parameters as Python code, without ``self``."""
     written, starred = [], False
     for one in parameters:
         if one.name in ("self", "cls"):
@@ -133,7 +140,7 @@ def _signature(parameters: Iterable[Any]) -> str:
 
 @cache
 def _loaded() -> Any:
-    """Return the code's objects, which are read without importing the code."""
+    """Return the objects of the packages as griffe reads them, without importing the packages."""
     import griffe
 
     handler = next(one["mkdocstrings"] for one in yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["plugins"]

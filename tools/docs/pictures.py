@@ -32,7 +32,7 @@ BINS = 60
 
 
 def call() -> Drawing:
-    """Draw the steps of a call, from the question to the answer."""
+    """Draw the steps of a call of a retriever, from the question to the answer."""
     drawing = Drawing(
         "The sources answer, their scores are calibrated, weighed and added; passages are accepted and chosen", 545
     )
@@ -137,7 +137,7 @@ def calibration(
 
 
 def contributions(result: Result, titles: Mapping[str, str]) -> Drawing:
-    """Draw the contribution of each source to each passage of an answer."""
+    """Draw the contribution of each source to the score of each passage of an answer."""
     rows = len(result)
     drawing = Drawing("The contribution of each source to each of ten passages", 96 + 34 * rows)
     left, right = 190, WIDTH - 20
@@ -211,7 +211,7 @@ def answer() -> Drawing:
 
 
 def of_data() -> dict[str, Drawing]:
-    """Return the pictures of the demonstration's data."""
+    """Return, by name, the pictures of the data of `phasegraph demo`."""
     done = demo.run_demo(demo.BUNDLED)
     gold = gold_hits(done.rankings, done.dataset.judgements)
     titles = {passage.id: passage.title for passage in done.dataset.passages}
@@ -224,7 +224,7 @@ def of_data() -> dict[str, Drawing]:
 
 
 def main() -> None:
-    """Draw all pictures, or the named pictures."""
+    """Draw all pictures, or those that the command line names."""
     named = sys.argv[1:] or ["answer", "call", "walk", "data"]
     drawn = {name: make() for name, make in {"answer": answer, "call": call, "walk": walk}.items() if name in named}
     if "data" in named:

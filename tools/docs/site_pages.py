@@ -39,7 +39,7 @@ SEARCH = {
 
 
 def page_paths() -> list[str]:
-    """Return the path of every page, relative to the root of the site."""
+    """Return the path of every page of the site, relative to the root of the site."""
     inside = (path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
     return sorted({*OUTSIDE, *(path for path in inside if not path.startswith(LEFT_OUT))})
 

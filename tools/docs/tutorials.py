@@ -28,7 +28,7 @@ _INSTALL = re.compile(r"^(?: {4}.+\n)+", re.MULTILINE)
 
 
 def tutorials() -> dict[Path, Path]:
-    """Return the page and the notebook of each tutorial."""
+    """Return the page of each tutorial with the path of its notebook."""
     pages = sorted(page for page in LEARN.glob("*.md") if page.name != "index.md")
     return {page: FOLDER / f"{page.stem.replace('-', '_')}.ipynb" for page in pages}
 
@@ -57,7 +57,7 @@ def notebook_of(page: Path) -> Any:
 
 
 def _as_magic(lines: str) -> str:
-    """Convert shell commands to the form that a notebook runs."""
+    """Return shell commands (pip, git, cd) in the form that a notebook runs."""
     kinds = {"pip ": "%pip -q ", "git ": "!git ", "cd ": "%cd -q "}
     written = ["# Installs the packages and fetches the sample files: run it once."]
     for line in lines.split("\n"):
@@ -69,7 +69,7 @@ def _as_magic(lines: str) -> str:
 
 
 def _prose(text: str, page: Path) -> Iterator[Any]:
-    """Yield a cell with the text between two programs; its links lead to the repository."""
+    """Yield a cell with the text between two programs, if there is any; its links lead to the repository."""
     import nbformat
 
     def led(link: re.Match[str]) -> str:
@@ -82,7 +82,10 @@ def _prose(text: str, page: Path) -> Iterator[Any]:
 
 
 def run(notebook: Any) -> Any:
-    """Return the notebook with the outputs of a run in a copy of the folder; the folder itself does not change."""
+    """Run a notebook in a copy of examples/tutorials, and return it with its outputs.
+
+    The folder itself does not change.
+    """
     from nbclient import NotebookClient
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -112,13 +115,13 @@ def _joined(outputs: list[Any]) -> list[Any]:
 
 
 def printed(notebook: Any) -> list[str]:
-    """Return the output of each program in order, without the first cell."""
+    """Return the output of each program of a run notebook in order, without the first cell."""
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and cell["source"]]
     return ["".join("".join(one.get("text", "")) for one in cell["outputs"]) for cell in cells[1:]]
 
 
 def outputs_on(page: Path) -> list[str]:
-    """Return the output of each program as it is on the page."""
+    """Return the output that a page shows below each of its programs."""
     return [program["output"] or "" for program in _PROGRAM.finditer(page.read_text(encoding="utf-8"))]
 
 
@@ -150,7 +153,7 @@ def laid_out(page: Path) -> str:
 
 
 def main() -> None:
-    """Run all tutorials, and write their notebooks and outputs."""
+    """Run all tutorials, write their notebooks, and write the outputs below the programs of their pages."""
     import nbformat
 
     for page, to in tutorials().items():

@@ -24,17 +24,17 @@ LENGTH = 12
 
 
 def short(data: bytes) -> str:
-    """Return the first digits of the SHA-256."""
+    """Return the first hexadecimal digits of the SHA-256 of `data`."""
     return hashlib.sha256(data).hexdigest()[:LENGTH]
 
 
 def digest_of_text(text: str) -> str:
-    """Return the digest of a block, a page or a result; white space at both ends is ignored."""
+    """Return the digest of a text, such as a block, a page or a result; white space at both ends is ignored."""
     return short(text.strip().encode("utf-8"))
 
 
 def digest_of_data(folders: Iterable[Path]) -> str | None:
-    """Return the digest of every file in the folders, or None if a folder does not exist."""
+    """Return a digest of all files in the folders, or None if a folder does not exist."""
     digest = hashlib.sha256()
     for folder in folders:
         if not folder.is_dir():
@@ -59,7 +59,8 @@ class Statement:
 
     Parameters
     ----------
-    node : ast.stmt binds : tuple of str
+    node : ast.stmt
+    binds : tuple of str
         The names to which the statement assigns a value.
     """
 
@@ -76,7 +77,7 @@ class Statement:
         return " ".join(words)
 
     def _read(self, node: ast.AST, words: list[str]) -> None:
-        """Add a part of the tree to `words`, and the names in it to the names of the statement."""
+        """Add a part of the syntax tree to `words`, and the names in it to the names of the statement."""
         if isinstance(node, ast.Import | ast.ImportFrom):
             self.imports |= _imported(node)
             return
@@ -105,7 +106,7 @@ class Statement:
         words.append(")")
 
     def _read_all(self, name: str, values: list[Any], words: list[str]) -> None:
-        """Add a list of the tree to `words`; in a body, skip strings that are statements, and ``pass``."""
+        """Add a list of syntax trees to `words`; in a body, skip strings that are statements, and ``pass``."""
         words.append(f"{name}[")
         for one in values:
             if not isinstance(one, ast.AST):
@@ -145,7 +146,7 @@ _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str | None]]:
-    """Return the meaning of each imported name: a module and a name in it, or a module alone."""
+    """Return, for each name that an import binds: a module and a name in it, or a module and None."""
     if isinstance(node, ast.ImportFrom):
         return {one.asname or one.name: (node.module, one.name) for one in node.names} if node.module else {}
     packages = {one: one.name.partition(".")[0] for one in node.names}
@@ -194,7 +195,7 @@ class Code:
         return self._read[name]
 
     def _found(self, module: str, name: str) -> Iterator[tuple[str, str]]:
-        """Yield the places where a name that is imported from a module is defined."""
+        """Yield the module and the name of each definition that is meant by `name`, imported from `module`."""
         if f"{module}.{name}" in self.files and name not in self.module(module).binds:
             yield from ((f"{module}.{name}", one) for one in self.module(f"{module}.{name}").binds)
         elif name in self.module(module).binds:
@@ -205,7 +206,11 @@ class Code:
                 yield from self._found(there, one) if one else ((there, each) for each in self.module(there).binds)
 
     def _meant(self, module: Module, statement: Statement, own: str, beside: Path | None) -> Iterator[tuple[str, str]]:
-        """Yield the definitions that a statement refers to."""
+        """Yield the module and the name of each definition of the repository that a statement refers to.
+
+        `own` is the name of the statement's module. `beside` is the folder of a script, whose other scripts it can
+        import.
+        """
         imports = {**module.imports, **statement.imports}
         for name in statement.names:
             if name in module.binds:
@@ -226,7 +231,7 @@ class Code:
                 yield from self._found(alias, attribute)
 
     def reached(self, starts: Iterable[str], *, text: str = "") -> dict[str, tuple[str, ...]]:
-        """Return the definitions that can be reached: the names that each definition binds, by its text.
+        """Return the definitions that can be reached from `starts`: by a definition's text, the names that it binds.
 
         Parameters
         ----------
@@ -274,7 +279,7 @@ class Code:
         return out
 
     def digest(self, starts: Iterable[str], *, text: str = "") -> str:
-        """Return the digest of all definitions that can be reached."""
+        """Return the digest of all definitions that can be reached from `starts` (see :meth:`reached`)."""
         return digest_of_text("\n".join(sorted(self.reached(starts, text=text))))
 
 
@@ -297,5 +302,5 @@ def steady(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Return a result in the form in which the repository stores it."""
+    """Return a result as the JSON text that the repository stores (see :func:`steady`)."""
     return json.dumps(steady(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -33,7 +33,7 @@ def ordinal(number: float) -> str:
 
 
 def example(found: Found) -> str:
-    """Return a question, the ranks of the judged passage that vectors rank lowest, and the path of the walk to it."""
+    """Return a text: a question, the ranks of its gold passage that vectors rank lowest, and the walk's path to it."""
     passages = found["passages"]
     titles = {one["id"]: one["title"] for one in passages}
     ranks = {one["id"]: {of["source"]: of["rank"] for of in one["sources"]} for one in passages}
@@ -54,7 +54,10 @@ def example(found: Found) -> str:
 
 
 def when(found: Found) -> str:
-    """Compare the default on ordinary documents with the best method without a walk, chosen after the measurement."""
+    """Return a text that compares the default on ordinary documents with the best method without a walk.
+
+    The best method is chosen for each collection after the measurement.
+    """
     without = ("vector", "bm25", "rrf-words", "relative-words")
     gaps = {}
     for name, one in found.items():
@@ -70,13 +73,16 @@ def when(found: Found) -> str:
 
 
 def of_protocol(found: Found) -> dict[str, Any]:
-    """Return the verdicts of a protocol, and each system's value of the first measure."""
+    """Return the part of an evaluation that is stored: its protocol's verdicts, and each system's tested value."""
     rules = found["protocol"]
     return {"protocol": rules, "reached": {name: one[rules["measure"]] for name, one in found["systems"].items()}}
 
 
 def protocol(found: Found) -> str:
-    """Return HetDocQA's verdicts against vectors by system, and how many systems differ from a fusion of three."""
+    """Return HetDocQA's verdicts as text: for each system, its difference from vectors, and whether it is reliable.
+
+    Then follows how many systems differ reliably from `rrf-three`, a fusion of three sources.
+    """
     rules, reached = found["vector"]["protocol"], found["vector"]["reached"]
     rows = []
     for name in ORDER:
@@ -101,7 +107,7 @@ def protocol(found: Found) -> str:
 
 
 def _reliable(rules: Found) -> str:
-    """Return how many systems differ reliably from the baseline."""
+    """Return a sentence: how many systems differ reliably from the baseline."""
     total = len(rules["systems"])
     count = sum(of["reliable"] for of in rules["systems"].values())
     if count == total:
@@ -123,7 +129,10 @@ ERRORS = {"plain": "confidence as it is", "platt": "fitted (Platt)", "isotonic":
 
 
 def confidence(found: Found) -> str:
-    """Return how well each system separates questions that have an answer from questions that have none."""
+    """Return a table of how well each system separates questions that have an answer from those that have none.
+
+    A text about the default follows.
+    """
     systems = next(iter(found.values()))["un"]
     pairs = {
         name: {(at, of): row[name] for at, one in found.items() for of, row in one["off"].items()} for name in systems
@@ -153,7 +162,7 @@ def confidence(found: Found) -> str:
 
 
 def probabilities(found: Found) -> str:
-    """Return how well the confidence, plain and fitted, agrees with the observed frequencies."""
+    """Return a table of how well the confidence, unchanged and fitted, agrees with the observed frequencies."""
     columns = list(found)
     rows = [
         [said, *("{:.3f} / {:.3f}".format(*one["errors"][name]) for one in found.values())]
@@ -177,7 +186,10 @@ STAGES: Mapping[str, tuple[str, str]] = {
 
 
 def effects(found: Found) -> str:
-    """Return the effect of stages on the F1 of the published system, on HetDocQA's test split."""
+    """Return a table of the effect of the reranker, HyDE and SSCC on the published system's F1.
+
+    The values are for HetDocQA's test split.
+    """
     rows = []
     for removed, (stage, other) in STAGES.items():
         of = found["ablation"][removed]

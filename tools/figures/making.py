@@ -39,7 +39,7 @@ TYPED = ("learn", "guide", "understand", "reference")
 
 
 class FailedError(Exception):
-    """A figure could not be measured; other figures are not affected."""
+    """Raised if a figure could not be measured; other figures are not affected."""
 
 
 FAILURES = (FailedError, OSError, LookupError, RuntimeError, TypeError, ValueError)
@@ -48,7 +48,7 @@ FAILURES = (FailedError, OSError, LookupError, RuntimeError, TypeError, ValueErr
 
 @dataclass
 class Figures:
-    """The figures of a repository.
+    """The figures of a repository: they are measured, written into its pages, and checked.
 
     Parameters
     ----------
@@ -70,18 +70,18 @@ class Figures:
         self._digests: dict[str, tuple[str, str | None]] = {}
 
     def _noted(self) -> dict[str, dict[str, Any]]:
-        """Return the present ledger."""
+        """Return the ledger as it is on the disk; empty if there is none."""
         file = self.kept / "ledger.json"
         return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
     # What a figure depends on.
 
     def folders(self, figure: Figure) -> list[Path]:
-        """Return the folders that a figure reads."""
+        """Return the folders of data that a figure's commands read."""
         return [(self.root if name.startswith("data/") else self.data) / name for name in figure.data]
 
     def digests(self, name: str) -> tuple[str, str | None]:
-        """Return the digests of a figure's code and of its data; the second is None if the data does not exist here."""
+        """Return the present digests of a figure's code and of its data; the second is None if the data is missing."""
         if name not in self._digests:
             figure = self.figures[name]
             notebooks = [start for start in figure.starts if start.endswith(".ipynb")]
@@ -97,7 +97,10 @@ class Figures:
         return [what for what, digest in zip(PARTS, now, strict=True) if digest not in (None, note[what])]
 
     def named(self, only: Sequence[str]) -> list[str]:
-        """Return the figures with these names, stale figures first; names of blocks and pages are also accepted."""
+        """Return the names of the figures that `only` names, stale figures first; all figures if `only` is empty.
+
+        `only` may also name blocks and pages.
+        """
         found = []
         for wanted in only or self.figures:
             of = [
@@ -132,7 +135,10 @@ class Figures:
         return found.get("", found or None)
 
     def make(self, name: str) -> None:
-        """Run a figure's commands, store their result, write the texts that quote it, and record the run."""
+        """Run a figure's commands, store their result, write the texts that quote it, and record the run.
+
+        Raise FailedError if the data is missing or a command fails.
+        """
         figure = self.figures[name]
         code, data = self.digests(name)
         if data is None:
@@ -167,7 +173,7 @@ class Figures:
         return kept if keys is None or kept is None else {key: kept[key] for key in keys if key in kept}
 
     def _note(self) -> None:
-        """Write the ledger."""
+        """Write the ledger to the disk."""
         text = json.dumps(self.ledger, indent=1, sort_keys=True) + "\n"
         (self.kept / "ledger.json").write_text(text, encoding="utf-8")
 
@@ -192,18 +198,21 @@ class Figures:
             path.write_text(pages.with_block(path.read_text(encoding="utf-8"), made), encoding="utf-8")
 
     def text(self, name: str, block: str, found: Any = None) -> str:
-        """Return the text of a block, from the stored result or from `found`."""
+        """Return the text of a block, made from `found` or, if this is None, from the stored result."""
         if found is None:
             found = self.result(name)
         return "\n\n".join(filter(None, [self.figures[name].blocks[block][1](found), self.dated(name)]))
 
     def dated(self, name: str) -> str:
-        """Return the line which says that a figure was not measured with the present code."""
+        """Return the line which says that a figure was not measured with the present code; "" if it is not needed."""
         note = self.ledger[name]
         return pages.DATED.format(ran=note["ran"], again=again(name)) if "dated" in note else ""
 
     def date(self, name: str) -> None:
-        """Mark the pages of a stale figure as stale, for the present code and data only."""
+        """Write on the pages of a stale figure that they are stale.
+
+        The mark holds for the present code and data only.
+        """
         if name not in self.ledger:
             raise FailedError(f"{name} cannot be dated: it was never run; {again(name)}")
         note, (code, data) = self.ledger[name], self.digests(name)
@@ -216,7 +225,10 @@ class Figures:
     # Checking them.
 
     def problems(self, *, run: bool = True) -> list[str]:
-        """Return a sentence for each problem of the pages; with `run`, the quick commands are run again."""
+        """Return a sentence for each problem of the pages.
+
+        With `run`, also run the commands that take only seconds, and compare their results with the pages.
+        """
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
             out = Path(folder)
             quick = [name for name, one in self.figures.items() if run and one.quick and name in self.ledger]
@@ -230,7 +242,10 @@ class Figures:
         return [*of_figures, *(line for lines in of_pages for line in lines)]
 
     def _problems_of(self, name: str) -> list[str]:
-        """Return the problems of the texts that quote a figure, by its stored result and the present digests."""
+        """Return a sentence for each problem of the texts that quote a figure.
+
+        The texts are compared with the stored result and with the present digests.
+        """
         if name not in self.ledger:
             return [f"{name} was never run; {again(name)}"]
         figure, note = self.figures[name], self.ledger[name]
@@ -257,7 +272,7 @@ class Figures:
         return out
 
     def _of(self, page: str, block: pages.Block, name: str) -> list[str]:
-        """Return the problem of one block or page: it was edited by hand, is from another run, or is stale."""
+        """Return a sentence if one block or page was edited by hand, is from another run, or is stale."""
         note = self.ledger[name]
         if block.edited or block.text != note["pages"].get(page, block.text):
             return [f"{page}: {block.name} was edited by hand; {again(block.name)} writes it"]
@@ -273,7 +288,7 @@ class Figures:
         return []
 
     def _otherwise(self, name: str, job: Future[Any], out: Path) -> list[str]:
-        """Return a sentence for each page that quotes something else than the quick command's present result."""
+        """Return a sentence for each block or page that differs from the result of `job`, a new run of the commands."""
         try:
             found = job.result()
         except FailedError as error:
@@ -297,7 +312,7 @@ class Figures:
         ]
 
     def _results(self) -> list[str]:
-        """Return the results in a common file that no figure makes."""
+        """Return a sentence for each result in a common file that no figure makes."""
         known: dict[str, set[str]] = {}
         for one in self.figures.values():
             if one.results is not None:
@@ -309,7 +324,7 @@ class Figures:
         ]
 
     def _strange(self) -> list[str]:
-        """Return the blocks that no figure writes."""
+        """Return a sentence for each block of a page that no figure writes."""
         known = {block for one in self.figures.values() for block in one.blocks} | set(self.figures)
         files = [*self.root.glob("*.md"), *self.root.glob("integrations/*/README.md"), *self.root.glob("docs/**/*.md")]
         return [
@@ -320,9 +335,9 @@ class Figures:
         ]
 
     def _unmade(self) -> list[str]:
-        """Return the pages of docs/research and docs/reproduction that no figure makes, without a block and a record.
+        """Return a sentence for each page of docs/research and docs/reproduction that no figure makes.
 
-        An index page is never returned.
+        Pages with a block or a record, and index pages, are left out.
         """
         written = {page for one in self.figures.values() for page in one.writes}
         out = []
@@ -343,7 +358,7 @@ class Figures:
         return out
 
     def _typed(self) -> list[str]:
-        """Return the present figures that were typed by hand."""
+        """Return a sentence for each figure that was typed by hand on a page about the present code."""
         files = [self.root / "README.md", self.root / "docs/research/results.md"]
         files += self.root.glob("integrations/*/README.md")
         files += (page for room in TYPED for page in self.root.glob(f"docs/{room}/*.md"))
@@ -355,7 +370,7 @@ class Figures:
         ]
 
     def _records(self) -> list[str]:
-        """Return the records whose commit is not in the history or has another date.
+        """Return a sentence for each record whose commit is not in the history or has another date.
 
         The list is empty if this clone does not have the complete history.
         """
@@ -377,7 +392,7 @@ class Figures:
         return None if done.returncode else done.stdout.strip()
 
     def runs(self) -> list[str]:
-        """Return a line per figure: when it was measured, how long this took, and its digest at that time."""
+        """Return a line for each figure: when it was measured, how long this took, and its code's digest then."""
         lines = []
         for name in self.figures:
             note = self.ledger.get(name)
@@ -399,12 +414,15 @@ def shown(command: Sequence[str]) -> str:
 
 
 def again(name: str) -> str:
-    """Return the command that writes a figure or a block again."""
+    """Return the command that measures a figure again and writes its pages; `name` may also be a block."""
     return f"make figures ONLY={name}"
 
 
 def make_all(figures: Figures, names: Sequence[str], jobs: int = 1) -> list[str]:
-    """Measure figures, `jobs` at a time, even if some fail; return the problems, and then the figures that remain."""
+    """Measure figures, `jobs` at a time; a failure does not stop the others.
+
+    Return a sentence for each problem, and then one with the figures that remain.
+    """
     started, wrong, left = [], [], list(names)
 
     def make(name: str) -> None:

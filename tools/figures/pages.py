@@ -51,7 +51,7 @@ class Block:
 
     @property
     def edited(self) -> bool:
-        """Return True if the text differs from the text that was written."""
+        """Return True if the text was changed after a command wrote it."""
         return digest_of_text(self.body) != self.text
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Block:
 
 
 def made(name: str, command: str, code: str, data: str, body: str) -> Block:
-    """Create a block from a text that was just made."""
+    """Create a block from the text `body`, which a command has just made."""
     body = f"\n{body.strip()}\n\n"
     return Block(name, command, code, data, digest_of_text(body), body)
 
@@ -74,19 +74,19 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def with_block(text: str, block: Block) -> str:
-    """Replace the block of the same name in a page; raise KeyError if the page has no such block."""
+    """Return a page in which `block` replaces the block of the same name; raise KeyError if there is none."""
     if block.name not in {one.name for one in blocks(text)}:
         raise KeyError(block.name)
     return _MARK.sub(lambda mark: str(block) if mark["name"] == block.name else mark[0], text)
 
 
 def without_marks(text: str) -> str:
-    """Return a page without the marks, as a reader sees it."""
+    """Return a page without the marks of its blocks, as a reader sees it."""
     return _MARK.sub(lambda mark: mark["body"].strip() + "\n", text)
 
 
 def typed(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the number (from 1) of each line of a page with a figure that no command makes, and the figure.
+    """Yield the number (from 1) of each line of a page with a figure that was typed by hand, and the figure.
 
     Ignored are figures in code and blocks, figures below the line of a record in the same section, and figures that are
     quoted with their source (arXiv) on the same line.
@@ -105,7 +105,7 @@ def typed(text: str) -> Iterator[tuple[int, str]]:
 
 
 def read_stamp(path: Path) -> Block | None:
-    """Return the stamp of a page or notebook that one command writes as a whole; None if there is no stamp."""
+    """Return the stamp of a page or notebook that one command writes as a whole, as a block; None if there is none."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".ipynb":
         rest = _titled(text)[1]
@@ -117,12 +117,15 @@ def read_stamp(path: Path) -> Block | None:
 
 
 def bare(text: str) -> str:
-    """Return a whole page without its marks and its date, as its command writes it."""
+    """Return a whole page without its marks and the line about its age, as its command writes it."""
     return _DATED.sub("\n", without_marks(text))
 
 
 def stamp(path: Path, name: str, command: str, code: str, data: str, dated: str = "") -> Block:
-    """Mark a page or notebook that its command wrote as a whole; a notebook's date is in an additional last cell."""
+    """Mark a page or notebook that its command has just written as a whole, and return the mark as a block.
+
+    `dated` is the line about its age; in a notebook, it becomes an additional last cell.
+    """
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".ipynb":
         title, rest = _titled(bare(text))
@@ -142,7 +145,10 @@ def stamp(path: Path, name: str, command: str, code: str, data: str, dated: str 
 
 
 def _titled(text: str) -> tuple[str, str]:
-    """Return the title of a page with the blank line below it, and the rest; without a title, the first is empty."""
+    """Return the title of a page with the blank line below it, and the rest.
+
+    The first text is empty if the page has no title.
+    """
     title, _, rest = text.partition("\n\n")
     return (f"{title}\n\n", rest) if title.startswith("# ") and "\n" not in title else ("", text)
 

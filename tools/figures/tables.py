@@ -38,7 +38,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def brief(found: Found) -> dict[str, Any]:
-    """Return a table of systems without the parts that no page quotes: tests of every measure, and times."""
+    """Return the parts of an evaluation's table that pages quote: without tests of every measure, and without times."""
     systems = {
         name: {key: value for key, value in row.items() if not isinstance(value, Mapping) or key == "intervals"}
         for name, row in found["systems"].items()
@@ -48,23 +48,26 @@ def brief(found: Found) -> dict[str, Any]:
 
 
 def with_interval(row: Found, measure: str) -> str:
-    """Return a share with its interval, as text."""
+    """Return a system's value of a measure with its 95 % interval as text, in percent."""
     low, high = row["intervals"][measure]
     return f"{row[measure]:.1f} [{low:.0f}, {high:.0f}]"
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent; a dash if the measure leaves out every question."""
+    """Return a percentage with one decimal as text; a dash for None, if the measure leaves out every question."""
     return "–" if value is None else f"{value:.1f}"
 
 
 def p_text(value: float | None) -> str:
-    """Return a p-value as text."""
+    """Return a p-value as text with three decimals; "<.001" below .001, and "" for None."""
     return "" if value is None else "<.001" if value < 0.001 else f"{value:.3f}"
 
 
 def readme(found: Found) -> str:
-    """Return one measure of each of the two bundled data sets, and the default's difference to the best other row."""
+    """Return the README's table: one measure of each of the two bundled data sets.
+
+    A text about the default's difference to the best other row follows.
+    """
     hops, manual = found["multi-hop"], found["manual"]
     rows = [
         [LABELS[name], with_interval(hops["systems"][name], "LastHop@10"), with_interval(of, "Recall@10")]
@@ -82,14 +85,14 @@ def readme(found: Found) -> str:
 
 
 def beside(systems: Found, measure: str) -> str:
-    """Return the difference of the default to the best other row of the README, as text."""
+    """Return a sentence about the default's difference to the best other system of the README's table."""
     best = max(OF_README[:-1], key=lambda name: systems[name][measure])
     gap = standing(systems["default"][measure] - systems[best][measure])
     return f"phasegraph is {gap} the best other row ({LABELS[best]})."
 
 
 def demo(found: Found) -> str:
-    """Return the table of all systems of the demonstration."""
+    """Return the table of all systems of the demonstration, and a text about the default's gain."""
     rows = []
     for name, row in found["systems"].items():
         alone = name == "vector"
@@ -101,7 +104,7 @@ def demo(found: Found) -> str:
 
 
 def gains(found: Found) -> str:
-    """Return the parts of the default's gain in LastHop@10."""
+    """Return a text about the default's gain in LastHop@10 over vectors, the frameworks' fusions and the walk."""
     systems = found["systems"]
     share = {name: row["LastHop@10"] for name, row in systems.items()}
     best = max((name for name in FRAMEWORKS if name in share), key=lambda name: share[name])
@@ -128,7 +131,10 @@ def standing(difference: float) -> str:
 
 
 def sets(found: Found) -> str:
-    """Return the recall of the systems on every set, the default's interval, and LastHop if the last hops are known."""
+    """Return the tables of recall on every data set, and of LastHop on those whose last hops are known.
+
+    The first table also has the default's interval.
+    """
     columns = ["", *(f"{name}, {one['queries']}" for name, one in found.items())]
     names = [name for name in LABELS if all(name in one["systems"] for one in found.values())]
     rows = [
@@ -164,14 +170,14 @@ def _half(one: Found) -> str:
 
 
 def _strict(by: Found) -> str:
-    """Return the figures of the parts of musique, which differ in the origin of their gold passages."""
+    """Return a table of Recall@10 on the parts of musique, which differ in the origin of their gold passages."""
     names = ("vector", "bm25", "graph", "default")
     rows = [[part, *(f"{of[name]['Recall@10']:.1f}" for name in names)] for part, of in by["means"].items()]
     return f"Recall@10 on musique by `{by['field']}`:\n\n" + table(["", *(LABELS[name] for name in names)], rows)
 
 
 def manual(found: Found) -> str:
-    """Return the figures of the simple methods and of the default on one ordinary data set."""
+    """Return the table of the simple methods and the default on one ordinary data set, and a text that compares."""
     found = found["manual"]
     systems = found["systems"]
     names = [name for name in LABELS if name in systems]
@@ -183,7 +189,7 @@ def manual(found: Found) -> str:
 
 
 def ordinary(found: Found) -> str:
-    """Return the recall of the simple methods and of the default on every ordinary data set."""
+    """Return the tables of recall of the simple methods and the default on every ordinary data set."""
     names = [name for name in LABELS if all(name in one["systems"] for one in found.values())]
     rows = [[LABELS[name], *(_two(one, name) for one in found.values())] for name in names]
     pages = [
@@ -196,7 +202,10 @@ def ordinary(found: Found) -> str:
 
 
 def against_simple(found: Found) -> str:
-    """Return the default's difference to plain vectors, and to the best other method, chosen after the measurement."""
+    """Return a sentence: the default's difference to plain vectors, and to the best other method.
+
+    The best other method is chosen after the measurement.
+    """
     systems = found["systems"]
     ours = systems["default"]["Recall@5"]
     simple = {name: row["Recall@5"] for name, row in systems.items() if name not in ("graph", "default")}
@@ -208,7 +217,10 @@ def against_simple(found: Found) -> str:
 
 
 def rules(found: Found) -> str:
-    """Return the figures of every fusion rule on every set, the best rule first."""
+    """Return a table of every fusion rule on every data set, the best rule first.
+
+    A text about the best and the worst rule, and about `linear` and `rrf`, follows.
+    """
     first = next(iter(found.values()))
     names = [name for name in first if name not in ("vector", "graph")]
     mean = {name: sum(of[name]["Recall@5"] for of in found.values()) / len(found) for name in names}
@@ -241,7 +253,10 @@ def rules(found: Found) -> str:
 
 
 def spread(found: Found) -> str:
-    """Return the range of the fusion rules, and the difference of the sum of calibrated values to the best other."""
+    """Return a table of the worst and the best fusion rule on each data set, compared with the default's rule.
+
+    The default's rule (`linear`) is the sum of calibrated values.
+    """
     rows, gaps = [], {}
     for collection, of in found.items():
         values = {name: row["Recall@5"] for name, row in of.items() if name not in ("vector", "graph", "linear")}
@@ -256,7 +271,7 @@ def spread(found: Found) -> str:
 
 
 def regret(found: Found) -> str:
-    """Return the default's worst regret, and the worst harm of a wrong source, on every set."""
+    """Return a table of the default's worst regret, and of the worst harm of a wrong source, on every data set."""
     rows = []
     worst = {"two": [0.0, 0.0], "three": [0.0, 0.0]}
     for name, by_limit in found.items():

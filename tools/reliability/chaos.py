@@ -39,7 +39,11 @@ Outcome = tuple[str, float, float, Answered | BaseException]
 
 
 def oracle(fuser: Callable[..., Any]) -> dict[tuple[tuple[str, ...], int], Answered]:
-    """Return the answers of retrievers without faults, by the sources with which they were built and by question."""
+    """Return the right answers, from retrievers without faults.
+
+    The keys are the sources with which a retriever is built, and the number of the prepared answer that a question
+    gets.
+    """
     spelled: dict[int, str] = {}
     for number in range(100 * QUESTIONS):
         spelled.setdefault(seed_of(question(number)), question(number))
@@ -89,7 +93,7 @@ MODES = {"sync": one_by_one, "async": on_one_loop, "threads": in_threads}
 
 
 class Tally:
-    """The counts of one mode of one framework."""
+    """The counts of one mode (sync, async, threads) of a framework: faults, answers, and each kind of wrong answer."""
 
     def __init__(
         self, expected: dict[tuple[tuple[str, ...], int], Answered], plan: FaultPlan, stalls: Stalls | None = None
@@ -169,7 +173,7 @@ class Tally:
 
 
 def _lost_in_time(found: Answered | BaseException) -> set[str] | None:
-    """Return the sources that the answer reports as late; None if the answer reports nothing."""
+    """Return the sources that an answer or an AllSourcesFailed reports as late; None if it cannot report them."""
     if isinstance(found, AllSourcesFailed):
         return {name for name, cause in found.causes.items() if isinstance(cause, TimeoutError)}
     return set(found.late) if isinstance(found, Answered) and found.degraded is not None else None
@@ -182,13 +186,13 @@ WRONG = (
 
 
 def lateness(row: dict[str, Any]) -> list[str]:
-    """Return the problems with the time of calls in which a source hung."""
+    """Return a sentence if the calls with a hanging source exceed the deadline by too much; otherwise an empty list."""
     late = row["beyond_stalls_ms"].get("p99", 0.0)
     return [f"p99 is {late:g} ms beyond the deadline and the stalls"] if late > MOST_BEYOND_MS else []
 
 
 def run(framework: str, mode: str, count: int, seed: int) -> dict[str, Any]:
-    """Run one mode of one framework, and return its figures."""
+    """Ask `count` questions with faults in one mode of one framework; return the counts and times, as JSON types."""
     fuser, plan = OURS[framework], FaultPlan(RATE, KINDS, seed)
     queries = [question(number) for number in range(count)]
     with quiet():

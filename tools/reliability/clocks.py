@@ -27,7 +27,10 @@ DEADLINE, PROBE = 0.5, 1.0
 
 
 def searches(count: int, wrong: list[str]) -> dict[str, int]:
-    """Ask a sound source and a source that hangs and later recovers; return the counts."""
+    """Ask a sound source and a source that hangs and later recovers; return how many searches were made and skipped.
+
+    A skipped search leaves out the hanging source by its circuit breaker. Problems are added to `wrong`.
+    """
     from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, SourceSettings
 
     back = threading.Event()
@@ -67,7 +70,10 @@ def searches(count: int, wrong: list[str]) -> dict[str, int]:
 
 
 def changes(count: int, root: Path, wrong: list[str]) -> dict[str, Any]:
-    """Change a folder, let another reader follow the folder, and merge it; return what both read."""
+    """Change a folder `count` times while another reader follows it; return a digest of the final content.
+
+    Changes are merged in between. Problems are added to `wrong`.
+    """
     import phasegraph.graph.corpus.folder as kept
     from phasegraph.graph import GraphIndex
     from phasegraph.graph.corpus.corpus import Corpus
@@ -108,7 +114,7 @@ def changes(count: int, root: Path, wrong: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run in one process with the true clock and in one with the changing clock, and compare."""
+    """Run one process with the true clock and another with the changing clock, and report whether they differ."""
     if len(sys.argv) == 3 and sys.argv[1] == "--child":
         wrong: list[str] = []
         with tempfile.TemporaryDirectory() as root, quiet():

@@ -42,16 +42,19 @@ CONDITIONAL = {
 
 
 class BrokenError(AssertionError):
-    """The package breaks the law in this case."""
+    """Raised by a law that a package breaks in a case; the text says how."""
 
 
 class NotApplicableError(Exception):
-    """The law does not apply to this package; the text is the reason."""
+    """Raised by a law that does not apply to a package; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Two or three lists for one query, by descending score and then by id; half of the cases have many ties."""
+    """The input of one check: two or three lists of hits for one query; half of the lists have many equal scores.
+
+    Each list is sorted by descending score and then by id.
+    """
 
     number: int
     lists: list[list[Hit]]
@@ -88,7 +91,7 @@ def same(one: Fused, other: Fused, what: str) -> None:
 
 
 def keeps(fused: Fused, hits: list[Hit], what: str) -> None:
-    """Raise BrokenError if a hit is above another hit whose score in the list is higher."""
+    """Raise BrokenError if `fused` lacks a hit of `hits`, or ranks a hit above one with a higher score in `hits`."""
     place = {name: row for row, name in enumerate(ids(fused))}
     demand(set(place) >= {name for name, _, _ in hits}, f"{what}: a hit is lost")
     for better, _, high in hits:
@@ -366,7 +369,10 @@ LAWS: Mapping[str, Callable[[Fuser, Case], None]] = {
 
 
 def judged(fuser: Fuser, cases: list[Case], show: Callable[[Any], Any]) -> dict[str, dict[str, Any]]:
-    """Check each law on every case: return how often it is broken, the first break, or why the law does not apply."""
+    """Check each law on every case; return, by law, how often the package breaks it, with the first break as example.
+
+    If the law does not apply to the package, its row holds the reason instead.
+    """
     rows: dict[str, dict[str, Any]] = {}
     for name, law in show(LAWS.items()):
         row: dict[str, Any] = {"broken": 0}
@@ -385,7 +391,7 @@ def judged(fuser: Fuser, cases: list[Case], show: Callable[[Any], Any]) -> dict[
 
 
 def digests(cases: list[Case]) -> dict[str, str]:
-    """Return a digest of all answers of each package."""
+    """Return, by package, a digest of its answers to all cases."""
     return {
         fuser.name: hashlib.sha256(repr([fuser.fuse(one.lists) for one in cases]).encode()).hexdigest()
         for fuser in fusers()
@@ -419,7 +425,10 @@ PEER_KINDS = {
 
 
 def chaos(kind: type[Any], kinds: list[str], queries: int, seed: int) -> tuple[str, dict[str, Any]]:
-    """Inject the faults of chaos.py into one retriever, one query after another."""
+    """Inject the faults of chaos.py into a retriever of the class `kind`; return its name, and the counts and times.
+
+    The questions are asked one after another.
+    """
     plan = FaultPlan(0.2, kinds, seed)
     with quiet():
         expected = oracle(kind)

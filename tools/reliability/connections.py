@@ -32,7 +32,10 @@ HALF = b"POST /search HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def flood(port: int, count: int, seconds: float) -> dict[str, Any]:
-    """Hold `count` connections for some seconds; return the number of opened connections, and their outcomes."""
+    """Hold `count` connections open for some seconds; return how many were opened, and how often each outcome occurred.
+
+    The outcomes are the names of errors, and the HTTP statuses of connections that the server closed.
+    """
     counts: Counter[str] = Counter()
     poll, held = select.epoll(), dict[int, tuple[socket.socket, list[bytes]]]()
     end = time.monotonic() + seconds
@@ -61,7 +64,10 @@ def flood(port: int, count: int, seconds: float) -> dict[str, Any]:
 
 
 async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
-    """Measure honest clients without the flood and during the flood."""
+    """Let honest clients ask without and during the flood of connections.
+
+    Return their times, the outcomes of the connections, and the server's memory.
+    """
     honest, resident = Honest(port, given.honest), [resident_kb(pid)]
     await honest.window("quiet", WARM)
     await honest.window("quiet", given.seconds / 2)
@@ -91,7 +97,7 @@ def _is_socket(pid: int, descriptor: str) -> bool:
 
 
 def main() -> None:
-    """Serve, open the connections, and judge the figures."""
+    """Serve a folder, open the connections, compare the figures with the bounds, and report the result."""
     if len(sys.argv) == 5 and sys.argv[1] == "--child":
         print(json.dumps(flood(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
         return

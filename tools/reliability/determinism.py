@@ -1,8 +1,8 @@
 """Check that all answers have one digest: ``python tools/reliability/determinism.py [--questions 250] [--seeds 20]``.
 
-The same questions are asked in separate processes with different values of PYTHONHASHSEED, with the sources in each of
-their six orders, synchronously and asynchronously, in both frameworks. Ids, texts, scores, fused values and
-contributions of all answers must have the same SHA-256. In every second process, sources fail for a fifth of the
+The same questions are asked in separate processes with different values of PYTHONHASHSEED. In both frameworks, they are
+asked with the sources in each of their six orders, synchronously and asynchronously. Ids, texts, scores, fused values
+and contributions of all answers must have the same SHA-256. In every second process, sources fail for a fifth of the
 questions; these processes have their own common SHA-256. ``--json FILE`` writes the figures.
 """
 
@@ -26,7 +26,7 @@ KINDS = [kind for kind in (*FAILING, *HARMLESS, "empty") if kind not in ("text",
 
 
 def digest(answers: list[Answered | str]) -> str:
-    """Return the SHA-256 of the ids, texts and bits of answers."""
+    """Return the SHA-256 of answers: ids, texts, failed sources, and all scores to the bit."""
     said = hashlib.sha256()
     for one in answers:
         text = one if isinstance(one, str) else repr((one.passages, one.degraded and sorted(one.degraded)))
@@ -36,7 +36,7 @@ def digest(answers: list[Answered | str]) -> str:
 
 
 def asked(fuser: Any, queries: list[str]) -> list[Answered | str]:
-    """Return the answers to the queries, or the names of the raised errors."""
+    """Return the retriever's answers to the queries; if a call raises, the error's name."""
     out: list[Answered | str] = []
     for query in queries:
         try:
@@ -47,7 +47,7 @@ def asked(fuser: Any, queries: list[str]) -> list[Answered | str]:
 
 
 async def awaited(fuser: Any, queries: list[str]) -> list[Answered | str]:
-    """Return the answers to the queries, or the names of the raised errors, from calls on one event loop."""
+    """Return the retriever's answers to the queries by asynchronous calls; if a call raises, the error's name."""
     out: list[Answered | str] = []
     for query in queries:
         try:
@@ -58,7 +58,10 @@ async def awaited(fuser: Any, queries: list[str]) -> list[Answered | str]:
 
 
 def child(questions: int, faulty: bool) -> dict[str, list[str]]:
-    """Return the digests of this process by framework, one per order and kind of call; all should be equal."""
+    """Return the different digests that occur in this process, by framework; there should be only one.
+
+    All questions are asked with the sources in each of their six orders, synchronously and asynchronously.
+    """
     plan = FaultPlan(0.2, KINDS, seed=2) if faulty else None
     queries = [question(number) for number in range(questions)]
     found: dict[str, set[str]] = {}

@@ -48,7 +48,7 @@ MADE = WRITE | RENAME
 
 
 def corpus(path: Path, count: int, word: str) -> Path:
-    """Write a corpus of passages that contain a word."""
+    """Write a corpus file of `count` passages that contain `word`, and return its path."""
     rows = [
         {"id": f"p{row}", "title": f"Page {row}", "text": f"Page {row} is about {word} {row % 7} in Town {row % 5}."}
         for row in range(count)
@@ -58,17 +58,20 @@ def corpus(path: Path, count: int, word: str) -> Path:
 
 
 def vector(text: str) -> list[float]:
-    """Return a made-up embedding of a text."""
+    """Return a made-up embedding of a text, for ``--embedder disk:vector``."""
     return [byte / 255 + 0.1 for byte in hashlib.sha256(text.encode()).digest()[:8]]
 
 
 def other(text: str) -> list[float]:
-    """Return the embedding of a text by another model."""
+    """Return another made-up embedding of a text, with another length, for ``--embedder disk:other``."""
     return [*vector(text)[::-1], 1.0]
 
 
 def command(*given: object) -> int:
-    """Run a command in this process, and return its exit code; its error output is not shown."""
+    """Run a phasegraph command in this process without its output, and return its exit code.
+
+    Raise AssertionError if the command prints a traceback.
+    """
     from phasegraph.apps.cli import main
 
     said = io.StringIO()
@@ -80,7 +83,7 @@ def command(*given: object) -> int:
 
 
 def records(folder: Path) -> str:
-    """Return a digest of the passages of an index or a folder; "" if there is none."""
+    """Return a digest of the passage ids of an index or a folder; "" if there is neither."""
     from phasegraph.graph import load_graph
     from phasegraph.graph.corpus.folder import Folder
 
@@ -94,7 +97,7 @@ def records(folder: Path) -> str:
 
 
 def vectors(folder: Path) -> str:
-    """Return a digest of the passages and vectors of a folder; "" if there is none."""
+    """Return a digest of the passage ids and vectors of a folder; "" if there is no folder."""
     from phasegraph.graph.corpus.folder import Folder
 
     if not (folder / "folder.json").is_file():
@@ -109,12 +112,12 @@ def file_of(path: Path) -> str:
 
 
 def embedded(root: Path, folder: Path, given: Path) -> int:
-    """Run `index` with an embedder, and return the exit code."""
+    """Run the command `index` with an embedder, and return its exit code."""
     return command("index", given, "--out", folder, "--force", "--embedder", "disk:vector")
 
 
 def fused(root: Path, out: Path, given: Path) -> int:
-    """Run `fuse` on two runs that rank as many documents as the corpus has passages, and return the exit code."""
+    """Run the command `fuse` on two run files of as many documents as the corpus has passages; return the exit code."""
     runs = [given.with_suffix(f".{name}.run") for name in ("one", "two")]
     count = len(given.read_text(encoding="utf-8").splitlines())
     for number, run in enumerate(runs):
@@ -125,12 +128,15 @@ def fused(root: Path, out: Path, given: Path) -> int:
 
 
 def synced(root: Path, folder: Path, given: Path) -> int:
-    """Run `index --sync` with an embedder, and return the exit code."""
+    """Run the command `index --sync` with an embedder, and return its exit code."""
     return command("index", given, "--out", folder, "--sync", "--embedder", "disk:vector")
 
 
 def after_sync(*words: str) -> Callable[[Path, Path, Path], int]:
-    """Return a function that runs a command on a folder that `index --sync` wrote from the old corpus."""
+    """Return a function that runs the command `words` on a folder, or fills the folder by `index --sync`.
+
+    It fills the folder if it is given the old corpus, and runs the command otherwise. It returns the exit code.
+    """
     name, *rest = words
 
     def run(root: Path, folder: Path, given: Path) -> int:
@@ -140,7 +146,7 @@ def after_sync(*words: str) -> Callable[[Path, Path, Path], int]:
 
 
 def restored(root: Path, folder: Path, given: Path) -> int:
-    """Create a corpus in a folder, and delete a passage; return 0 for success, or 1 for an error."""
+    """Create a folder of passages by the library, and delete a passage; return 0 for success, or 1 for an error."""
     from phasegraph.errors import PhasegraphError
     from phasegraph.graph import GraphIndex
     from phasegraph.graph.corpus.corpus import Corpus
@@ -159,7 +165,7 @@ def restored(root: Path, folder: Path, given: Path) -> int:
 
 
 def tuned(root: Path, out: Path, given: Path) -> int:
-    """Save what `tune` writes, a pipeline that differs for each corpus; return 0 for success, or 1 for an error."""
+    """Save a pipeline, as `tune` does; it differs for the old and the new corpus. Return 0, or 1 for an error."""
     from phasegraph.errors import PhasegraphError
     from phasegraph.fusion.pipeline import FusionPipeline
 
@@ -215,7 +221,10 @@ def forked(function: Callable[[], object]) -> tuple[int, str]:
 
 
 def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) -> dict[str, int]:
-    """Run one command with one fault at every call; return how often the fault occurred, and how the command ended."""
+    """Run one command with one fault at every `step`-th call; return how many calls failed, and how the command ended.
+
+    Problems are added to `broken`.
+    """
     run, read = COMMANDS[name]
     library = ctypes.CDLL(os.environ["LD_PRELOAD"])
     kinds, code, lasting, done = FAULTS[fault]
@@ -280,7 +289,7 @@ def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) ->
 
 
 def main() -> None:
-    """Build the library, start again with the library preloaded, and attack."""
+    """Build the C library, start this program again with the library, run all commands with all faults, and report."""
     given = arguments(__doc__, step=1)
     if "LD_PRELOAD" not in os.environ:
         with tempfile.TemporaryDirectory() as built:

@@ -37,13 +37,13 @@ def question(number: int) -> str:
 
 
 def seed_of(query: str) -> int:
-    """Return the number of the prepared answer that a query gets."""
+    """Return the number of the prepared answer that sources give to a query."""
     return zlib.crc32(query.encode()) % QUESTIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """A source as a function of the query; it returns the framework's own hits, or what the plan makes of them.
+    """A source as a function of the query: it returns hits of a framework, or fails as the fault plan says.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Searching:
         ``made(id)`` returns the framework's passage.
     plan : FaultPlan or None
     seconds : float
-        The duration of a hang.
+        How long the source hangs, if the plan lets it hang.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Searching:
         return self._hits(ranking if kind is None else broken(kind, ranking, self.seconds))
 
     def _hits(self, answer: Any) -> Any:
-        """Replace ids by passages if the answer contains pairs."""
+        """Return a source's answer, with ids replaced by the framework's passages if the answer is a list of pairs."""
         if isinstance(answer, Ranking):
             answer = list(zip(answer.ids, answer.scores.tolist(), strict=True))
         if isinstance(answer, list):
@@ -79,14 +79,14 @@ class Searching:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The outcome of a call.
+    """What a call of a retriever returned and reported.
 
     Parameters
     ----------
     passages : tuple
         Ids and texts, best first.
     bits : bytes
-        Published scores, fused values and contributions.
+        Published scores, fused values and contributions, as the bytes of their arrays.
     degraded : frozenset of str or None
         The sources that the answer reports as failed; None if the answer cannot report this.
     dropped : mapping of str to int
@@ -122,7 +122,7 @@ def _answered(passages: Sequence[tuple[str, str]], results: list[Any]) -> Answer
 
 @cache
 def document(identifier: str) -> Any:
-    """Return LangChain's passage with an id; it is created once."""
+    """Return the LangChain document with an id; the same object in every call."""
     from langchain_core.documents import Document
 
     return Document(f"text of {identifier}", id=identifier)
@@ -130,14 +130,14 @@ def document(identifier: str) -> Any:
 
 @cache
 def node(identifier: str) -> Any:
-    """Return LlamaIndex's passage with an id; it is created once."""
+    """Return the LlamaIndex node with an id; the same object in every call."""
     from llama_index.core.schema import TextNode
 
     return TextNode(id_=identifier, text=f"text of {identifier}")
 
 
 class LangChain:
-    """phasegraph's retriever in LangChain."""
+    """phasegraph's retriever in LangChain over sources with faults."""
 
     name = "phasegraph, LangChain"
     made = staticmethod(document)
@@ -167,7 +167,7 @@ class LangChain:
 
 
 class LlamaIndex:
-    """phasegraph's retriever in LlamaIndex."""
+    """phasegraph's retriever in LlamaIndex over sources with faults."""
 
     name = "phasegraph, LlamaIndex"
     made = staticmethod(node)
@@ -200,7 +200,7 @@ OURS = {"langchain": LangChain, "llamaindex": LlamaIndex}
 
 
 class EnsembleOf:
-    """LangChain's EnsembleRetriever over the same sources; a retriever of LangChain returns no scores."""
+    """LangChain's EnsembleRetriever over sources with faults; a retriever of LangChain returns no scores."""
 
     name = "LangChain Ensemble"
 
@@ -230,7 +230,7 @@ def _without_scores(answer: Any) -> Any:
 
 
 class QueryFusionOf:
-    """LlamaIndex's QueryFusionRetriever over the same sources, by reciprocal rank."""
+    """LlamaIndex's QueryFusionRetriever over sources with faults, by reciprocal rank."""
 
     name = "LlamaIndex QueryFusion"
 

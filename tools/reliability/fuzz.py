@@ -94,7 +94,7 @@ def deep(levels: int) -> Any:
 
 
 def changed_json(rng: random.Random, value: Any) -> Any:
-    """Return the value with one of its parts replaced, removed, doubled or renamed."""
+    """Return a JSON value in which one part is replaced, removed, doubled or renamed."""
     if isinstance(value, dict) and value and rng.random() < 0.85:
         key = rng.choice(list(value))
         act = rng.random()
@@ -163,7 +163,7 @@ def changed_lines(rng: random.Random, data: bytes) -> bytes:
 
 
 def changed_array(rng: random.Random, path: Path) -> None:
-    """Change an npy file: other values, another type, another shape, or objects in it."""
+    """Change an npy file in place: other values, another type, another shape, or Python objects in it."""
     array = np.load(path)
     act = rng.randrange(5) if array.dtype.kind in "iufb" else rng.choice([1, 3, 4])
     if act == 0 and array.size:
@@ -182,7 +182,7 @@ def changed_array(rng: random.Random, path: Path) -> None:
 
 
 def sealed(document: dict[str, Any]) -> bytes:
-    """Return a saved file with a checksum that matches its present body."""
+    """Return the bytes of a saved JSON file whose checksum matches the changed body of `document`."""
     text = json.dumps(document["body"], sort_keys=True, separators=(",", ":"))
     return json.dumps(
         {**document, "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
@@ -190,7 +190,7 @@ def sealed(document: dict[str, Any]) -> bytes:
 
 
 def damage_document(rng: random.Random, path: Path) -> None:
-    """Damage the bytes or the body of a saved JSON file."""
+    """Damage a saved JSON file in place: its bytes, or its body with or without a new checksum."""
     data = path.read_bytes()
     if rng.random() < 0.3:
         path.write_bytes(changed_bytes(rng, data))
@@ -203,7 +203,7 @@ def damage_document(rng: random.Random, path: Path) -> None:
 
 
 def damage_bundle(rng: random.Random, folder: Path) -> None:
-    """Damage one file of a directory with a manifest; in half of the cases, compute its checksum again."""
+    """Damage a file, an array or the manifest of a saved directory; if an array, also update its checksum."""
     files = sorted(one for one in folder.rglob("*") if one.is_file())
     manifest = rng.choice([one for one in files if one.name == "manifest.json"])
     arrays = sorted(manifest.parent.glob("*.npy"))
@@ -235,13 +235,13 @@ def damage_bundle(rng: random.Random, folder: Path) -> None:
 
 
 def damage_text(rng: random.Random, path: Path) -> None:
-    """Damage a text file."""
+    """Damage a text file in place, in most cases by changed lines, otherwise by changed bytes."""
     change = changed_lines if rng.random() < 0.7 else changed_bytes
     path.write_bytes(change(rng, path.read_bytes()))
 
 
 def damage_folder_of_lines(rng: random.Random, folder: Path) -> None:
-    """Damage one file of a data set."""
+    """Damage one file of a data set's folder."""
     file = rng.choice(sorted(one for one in folder.iterdir() if one.is_file()))
     if file.suffix == ".npy" and rng.random() < 0.5:
         changed_array(rng, file)
@@ -336,7 +336,7 @@ Kind = tuple[int, list[Path], Damage, Callable[[Path], None]]
 
 
 def kinds(base: Path) -> dict[str, Kind]:
-    """Return, by name, the kinds of cases: how often, the original, the damage, and how it is loaded and used."""
+    """Return the kinds of damaged files by name: a weight, the original files, the damage, and the loading function."""
     from langchain_core.documents import Document
 
     from langchain_phasegraph import EntityGraphRetriever
@@ -388,7 +388,7 @@ def hostile(rng: random.Random) -> str:
 
 
 class Words:
-    """Hostile ids, titles, texts and queries."""
+    """A generator of hostile ids, titles, texts and queries."""
 
     def __init__(self) -> None:
         from langchain_core.documents import Document
@@ -425,7 +425,7 @@ class Words:
 
 
 class StuckError(BaseException):
-    """A case took more time than allowed."""
+    """Raised if a case takes more time than allowed."""
 
 
 def _stuck(*_: object) -> None:
@@ -433,7 +433,10 @@ def _stuck(*_: object) -> None:
 
 
 def child(seed: int, first: int, count: int, step: int, seconds: float, base: Path, progress: Path) -> None:
-    """Run the cases first, first + step, …, and print a line of JSON; the file `progress` has the present case."""
+    """Run every `step`-th case from number `first`, and print the numbers of outcomes as a line of JSON.
+
+    The file `progress` names the present case, so that a case that ends the process can be found.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _stuck)
     os.environ[SENTINEL] = str(base / "sentinel")
@@ -464,7 +467,7 @@ def child(seed: int, first: int, count: int, step: int, seconds: float, base: Pa
 def one_case(
     rng: random.Random, kind: str, made: dict[str, Kind], words: Words, work: Path, progress: Path, number: int
 ) -> str:
-    """Run one case; return ``success``, ``refused``, or a description of the problem."""
+    """Run case `number` of the given kind; return ``success``, ``refused``, or a description of the problem."""
     path = work
     if kind != "words":
         _, originals, damage, use = made[kind]

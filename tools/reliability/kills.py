@@ -6,8 +6,8 @@ The commands are a sync, a sync that deletes everything, a watch, a merge, a del
 documents, which stores a table. Each kill copies a folder, forks, and ends the child before its n-th call that changes
 the disk, as `kill -9` would. The folder must then open in its old state or in its new state, and the same command must
 complete the change. There is a kill for every call, or `--most` kills per command at even distances. Then the disk is
-full from each call on: the command must make its change, or its error must name the disk, and the folder must meet the
-same conditions.
+full from each call on: the command must make its change, or its error must name the disk. The folder must meet the same
+conditions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KILLED, LEAST = 9, 200
 
 
 def model(name: str) -> EmbeddingModel:
-    """Return a model with its own vectors, which depend on its name."""
+    """Return a made-up embedding model, whose vectors depend on its name."""
     turn = sum(name.encode())
 
     def vector(text: str) -> list[float]:
@@ -55,7 +55,7 @@ def model(name: str) -> EmbeddingModel:
 
 
 def pages(*numbers: int, said: str = "met") -> list[dict[str, Any]]:
-    """Return passages of documents."""
+    """Return a passage for each number, each from a document of its own; `said` is a word of the texts."""
     return [
         {"id": f"p{n}", "title": f"Ada {n}", "text": f"Ada {said} Bo {n}.", "metadata": {"source": f"{n}.md"}}
         for n in numbers
@@ -63,39 +63,39 @@ def pages(*numbers: int, said: str = "met") -> list[dict[str, Any]]:
 
 
 def sync(place: Path) -> None:
-    """Add, change and delete documents in one sync."""
+    """Add, change and delete documents of the folder below `place` in one sync."""
     PassageFolder.open(place / "folder", model("one")).sync([*pages(1, 2), *pages(3, 9, said="saw")], full=True)
 
 
 def empty(place: Path) -> None:
-    """Delete all documents in one sync."""
+    """Delete all documents of the folder below `place` in one sync."""
     PassageFolder.open(place / "folder", model("one")).sync([], full=True, allow_empty=True)
 
 
 def watch(place: Path) -> None:
-    """Do what a watch does after a change of files."""
+    """Sync the folder below `place` with its files, as a watch does after a change of files."""
     from phasegraph.apps.cli.syncing import FileSync
 
     FileSync(place / "files", place / "folder", model("one"), None).sync()
 
 
 def merge(place: Path) -> None:
-    """Merge the changes of the folder into its index."""
+    """Merge the logged changes of the folder below `place` into its index."""
     Folder(place / "folder").merge(1)
 
 
 def delete(place: Path) -> None:
-    """Delete a document."""
+    """Delete a document of the folder below `place`."""
     PassageFolder.open(place / "folder").delete(where={"source": "2.md"})
 
 
 def reembed(place: Path) -> None:
-    """Embed all passages again."""
+    """Embed all passages of the folder below `place` again, with another model."""
     PassageFolder.open(place / "folder").reembed(model("two"), progress=False)
 
 
 def documents(place: Path) -> None:
-    """List the documents; this stores a table of them."""
+    """List the documents of the folder below `place`; this stores a table of them."""
     PassageFolder.open(place / "folder").documents()
 
 
@@ -107,7 +107,10 @@ UNCHANGED = ("merge", "documents")
 
 
 def prepare(place: Path) -> None:
-    """Create a folder with a change outside of its index, without a table of its documents, and files that differ."""
+    """Create, below `place`, a folder of passages with one logged change, and files that differ from its documents.
+
+    The folder has no stored table of its documents.
+    """
     PassageFolder.create(place / "folder", pages(*range(5)), model("one"), progress=False)
     PassageFolder.open(place / "folder", model("one")).sync(pages(5))
     shutil.rmtree(place / "folder" / INSIDE / BESIDE, ignore_errors=True)
@@ -117,7 +120,7 @@ def prepare(place: Path) -> None:
 
 
 def state_of(place: Path) -> tuple[Any, ...]:
-    """Return everything that a folder contains: passages, vectors and model."""
+    """Return the passages, the vectors and the model of the folder below `place`."""
     index, _ = Folder(place / "folder").load()
     folder = Folder(place / "folder")
     folder.load()
@@ -132,7 +135,10 @@ def check(holds: bool, said: str) -> None:
 
 
 def killed_at(step: int, work: Callable[[], None]) -> bool:
-    """Do the work in a child process that is killed before its n-th write; return True if it was killed."""
+    """Run `work` in a child process that is killed before its call number `step` (from 0) that changes the disk.
+
+    Return True if it was killed, and False if it made fewer calls.
+    """
     child = os.fork()
     if child:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -156,7 +162,7 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
 
 @contextmanager
 def watched(calls: Sequence[str], watch: Callable[[], None]) -> Iterator[None]:
-    """Call `watch` before each call of some functions of ``os``."""
+    """Call `watch` before each call of the named functions of ``os``, in the ``with`` block."""
     plain = {name: getattr(os, name) for name in calls}
 
     def told(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,7 +182,7 @@ def watched(calls: Sequence[str], watch: Callable[[], None]) -> Iterator[None]:
 
 
 class Trial:
-    """A command that runs on copies of a folder, with a fault at one of its calls."""
+    """A command to run on copies of a folder, with a fault at one of its calls; it knows the old and the new state."""
 
     def __init__(self, command: str, place: Path, calls: Sequence[str]) -> None:
         self.command, self.work, self.place, self.calls = command, COMMANDS[command], place, calls
@@ -197,7 +203,10 @@ class Trial:
         return copied
 
     def outcome(self, copied: Path, step: int) -> str:
-        """Return whether the folder is in the old or the new state; check that the command completes its change."""
+        """Return "old" or "new": the state in which the folder `copied` opens after a fault at call `step`.
+
+        Also check that the same command, run again, completes its change. Raise AssertionError for a mixed state.
+        """
         found = state_of(copied)
         check(found in (self.old, self.new), f"{self.command}: struck at call {step}, the folder is mixed")
         with quiet():  # a deletion that was made finds nothing to delete
@@ -208,7 +217,7 @@ class Trial:
 
 
 def kills(command: str, count: int, place: Path) -> Iterator[str]:
-    """Kill a command before `count` of its calls, at even distances; yield "old" or "new" for each kill."""
+    """Kill a command before `count` of its calls, at even distances; yield the folder's state ("old" or "new")."""
     trial = Trial(command, place, CALLS)
     for step in sorted({round(one) for one in np.linspace(0, trial.count - 1, min(count, trial.count))}):
         copied = trial.copy(f"{step:04d}")
@@ -217,7 +226,7 @@ def kills(command: str, count: int, place: Path) -> Iterator[str]:
 
 
 def full_disks(command: str, place: Path) -> Iterator[str]:
-    """Let the disk be full from each call of a command on; yield "old" or "new" for each call."""
+    """Let the disk be full from each call of a command on; yield the folder's state ("old" or "new") for each."""
     trial = Trial(command, place, FILLING)
     for step in range(trial.count):
         copied, left = trial.copy(f"full-{step:04d}"), iter(range(step))
@@ -239,7 +248,7 @@ def full_disks(command: str, place: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    """Run all kills and full disks, and print or write the figures."""
+    """Run all kills and full disks, count how often each state followed, and report the result."""
     given = arguments(__doc__, most=1000)
     figures: dict[str, Any] = {"kills": {}, "full": {}}
     serialization.MAPPED_BYTES = 0  # small files are mapped like large ones, and the table of documents is kept

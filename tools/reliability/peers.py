@@ -20,9 +20,10 @@ ALL = 1000
 
 
 class Fuser:
-    """A package that fuses lists.
+    """The interface of a package that fuses lists of hits.
 
-    `weighted`: it takes a weight per list. `cut`: it takes a number of results. `scored`: it reads and returns scores.
+    `weighted`: the package takes a weight for each list. `cut`: it takes a number of results. `scored`: it reads and
+    returns scores.
     """
 
     name = ""
@@ -36,12 +37,15 @@ class Fuser:
     changed = False  # whether the last call changed what it was handed
 
     def fuse(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL) -> Fused:
-        """Return ids and scores, best first."""
+        """Fuse lists of hits; return the ids of at most `k` hits with their scores or None, best first."""
         raise NotImplementedError
 
 
 def _answers(lists: Lists, made: Callable[[str, str], Any]) -> list[Any]:
-    """Return the answers of phasegraph's sources; an error is raised, and a function is called with the query."""
+    """Return the lists with each hit as (passage, score), where ``made(id, text)`` returns the framework's passage.
+
+    An error stays as it is. A function of the query is replaced by a function whose result is converted.
+    """
 
     def answer(hits: Any) -> Any:
         if isinstance(hits, Exception):
@@ -69,7 +73,7 @@ def _sources(answers: list[Any], weights: Sequence[float] | None) -> dict[str, A
 
 
 class OursLangChain(Fuser):
-    """phasegraph's PhaseGraphRetriever."""
+    """The fusion of phasegraph's PhaseGraphRetriever."""
 
     name = "phasegraph, LangChain"
     adapter = (
@@ -89,7 +93,10 @@ class OursLangChain(Fuser):
             return type(self)(FusionPipeline.load(Path(folder) / "pipeline.json"))
 
     def built(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL, **more: Any) -> tuple[Any, Any]:
-        """Return the retriever, and the answers of its sources; a list that is an error is raised."""
+        """Return a retriever over the lists, and the answers of its sources.
+
+        A source whose list is an error raises it.
+        """
         from langchain_core.documents import Document
 
         from langchain_phasegraph import PhaseGraphRetriever
@@ -108,7 +115,7 @@ class OursLangChain(Fuser):
         return found
 
     def selecting(self, lists: Lists, k: int) -> Any:
-        """Return the retriever with a selection; the embeddings come from a store with weight 0."""
+        """Return a retriever that selects `k` passages; a store with weight 0 supplies the embeddings."""
         from langchain_core.embeddings import DeterministicFakeEmbedding
         from langchain_core.vectorstores import InMemoryVectorStore
 
@@ -120,18 +127,21 @@ class OursLangChain(Fuser):
         return PhaseGraphRetriever(retrievers=sources, k=k, selection="mmr", score_key="score")
 
     def ask(self, retriever: Any, query: str) -> Fused:
-        """Return the ids and scores of an answer."""
+        """Return the ids and scores of the retriever's answer to `query`."""
         return [(str(one.id), one.metadata["score"]) for one in retriever.invoke(query)]
 
 
 class OursLlamaIndex(OursLangChain):
-    """phasegraph's CalibratedFusionRetriever."""
+    """The fusion of phasegraph's CalibratedFusionRetriever."""
 
     name = "phasegraph, LlamaIndex"
     adapter = "`CalibratedFusionRetriever` with default settings, over functions that return `(TextNode, score)`"
 
     def built(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL, **more: Any) -> tuple[Any, Any]:
-        """Return the retriever, and the answers of its sources."""
+        """Return a retriever over the lists, and the answers of its sources.
+
+        A source whose list is an error raises it.
+        """
         from llama_index.core.schema import TextNode
 
         from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
@@ -143,7 +153,7 @@ class OursLlamaIndex(OursLangChain):
         return CalibratedFusionRetriever(retrievers=sources, k=k, timeout=60.0, **more), answers
 
     def selecting(self, lists: Lists, k: int) -> Any:
-        """Return the retriever with a selection, which uses the embeddings of the nodes."""
+        """Return a retriever that selects `k` passages by the embeddings of the nodes."""
         retriever, answers = self.built(lists, k=k, selection="mmr")
         for hits in answers:
             for node, _ in hits:
@@ -152,12 +162,12 @@ class OursLlamaIndex(OursLangChain):
         return retriever
 
     def ask(self, retriever: Any, query: str) -> Fused:
-        """Return the ids and scores of an answer."""
+        """Return the ids and scores of the retriever's answer to `query`."""
         return [(one.node_id, one.score) for one in retriever.retrieve(query)]
 
 
 class Ensemble(Fuser):
-    """LangChain's EnsembleRetriever."""
+    """The fusion of LangChain's EnsembleRetriever."""
 
     name = "LangChain Ensemble"
     adapter = (
@@ -200,7 +210,7 @@ def _listed() -> Any:
 
 
 class QueryFusion(Fuser):
-    """LlamaIndex's QueryFusionRetriever."""
+    """The fusion of LlamaIndex's QueryFusionRetriever."""
 
     asks = True
 
@@ -256,7 +266,7 @@ def _asked() -> Any:
 
 
 class Haystack(Fuser):
-    """Haystack's DocumentJoiner."""
+    """The fusion of Haystack's DocumentJoiner."""
 
     def __init__(self, mode: str, joiner: Any = None) -> None:
         self.mode = mode
@@ -285,7 +295,7 @@ class Haystack(Fuser):
 
 
 class Ranx(Fuser):
-    """ranx's fuse."""
+    """The fusion of ranx (``ranx.fuse``)."""
 
     alone = repeats = cut = False
 
@@ -343,7 +353,7 @@ class Qdrant(Fuser):
 
 
 def fusers() -> list[Fuser]:
-    """Return all packages that are compared."""
+    """Return one object for each package that is compared."""
     return [
         OursLangChain(),
         OursLlamaIndex(),

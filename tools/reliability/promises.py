@@ -20,7 +20,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def chaos(found: dict[str, Any]) -> list[str]:
-    """Return the section about chaos.py."""
+    """Return the section of docs/reliability.md about chaos.py (faults in retrievers), from its figures."""
     columns = ["", "queries", "faults", "kinds", "answered", "degraded answers", "every source failed", "exits",
                "delayed by stalls", "leaked errors", "unlike the oracle", "failures not reported",
                "failures reported falsely", "hits miscounted", "p50 ms", "p99 ms", "p99 above the deadline, ms",
@@ -51,7 +51,7 @@ def chaos(found: dict[str, Any]) -> list[str]:
 
 
 def kills(found: dict[str, Any]) -> list[str]:
-    """Return the section about kills.py."""
+    """Return the section of docs/reliability.md about kills.py (kills and full disks), from its figures."""
     columns = ["", "kills", "old folder after a kill", "new folder after a kill", "full disks",
                "old folder after a full disk", "new folder after a full disk"]  # fmt: skip
     rows = [
@@ -72,7 +72,7 @@ def _outcomes(counts: dict[str, int]) -> list[int]:
 
 
 def soak(found: dict[str, Any]) -> list[str]:
-    """Return the section about soak.py."""
+    """Return the section of docs/reliability.md about soak.py (memory after many calls), from its figures."""
     kinds = ("objects", "threads", "workers", "descriptors", "tasks")
     columns = ["", "calls", "resident MB after a tenth", "at the end", "growth", *kinds]
 
@@ -98,7 +98,7 @@ def soak(found: dict[str, Any]) -> list[str]:
 
 
 def siege(found: dict[str, Any]) -> list[str]:
-    """Return the section about siege.py."""
+    """Return the section of docs/reliability.md about siege.py (hostile clients), from its figures."""
     kinds = {
         "quiet": "in quiet periods",
         "elsewhere": "during an attack on another process",
@@ -137,12 +137,12 @@ def siege(found: dict[str, Any]) -> list[str]:
 
 
 def _counted(counts: dict[str, int]) -> str:
-    """Return outcomes with their numbers in brackets."""
+    """Return outcomes as text, each with its number in brackets."""
     return ", ".join(f"{what} ({count:,})" for what, count in counts.items())
 
 
 def connections(found: dict[str, Any]) -> list[str]:
-    """Return the section about connections.py."""
+    """Return the section of docs/reliability.md about connections.py (very many connections), from its figures."""
     columns = ["server", "connections at once, at most", "outcomes (number of connections)",
                "honest answers before the flood", "p50 ms",
                "honest answers in the flood", "p50 ms", "longest ms", "server MB before",
@@ -164,7 +164,7 @@ def connections(found: dict[str, Any]) -> list[str]:
 
 
 def clocks(found: dict[str, Any]) -> list[str]:
-    """Return the section about clocks.py."""
+    """Return the section of docs/reliability.md about clocks.py (a clock that jumps), from its figures."""
     columns = ["wall clock", "years", "searches", "left out by the breaker", "changes", "SHA-256"]
     rows = [
         [
@@ -195,7 +195,7 @@ FAULTS = {
 
 
 def disk(found: dict[str, Any]) -> list[str]:
-    """Return the section about disk.py."""
+    """Return the section of docs/reliability.md about disk.py (failing calls of the disk), from its figures."""
     rows = [
         [name, FAULTS.get(fault, fault), *(one[kind] for kind in ("calls", "told", "done", "old"))]
         for name, faults in found["commands"].items()
@@ -216,7 +216,7 @@ def disk(found: dict[str, Any]) -> list[str]:
 
 
 def fuzz(found: dict[str, Any]) -> list[str]:
-    """Return the section about fuzz.py."""
+    """Return the section of docs/reliability.md about fuzz.py (damaged files), from its figures."""
     rows = []
     for name, one in sorted(found["kinds"].items()):
         wrong = sum(count for outcome, count in one.items() if outcome not in ("success", "refused"))
@@ -230,7 +230,7 @@ def fuzz(found: dict[str, Any]) -> list[str]:
 
 
 def determinism(found: dict[str, Any]) -> list[str]:
-    """Return the section about determinism.py."""
+    """Return the section of docs/reliability.md about determinism.py (equal answers), from its figures."""
     rows = [[name, len(said), f"`{said[0][:16]}…`"] for name, said in sorted(found["digests"].items())]
     return [
         "The run asks the same questions in processes with different hash seeds, with all six orders of the sources, "
@@ -241,7 +241,7 @@ def determinism(found: dict[str, Any]) -> list[str]:
 
 
 def compare(found: dict[str, Any]) -> list[str]:
-    """Return the section about compare.py."""
+    """Return the section of docs/reliability.md about compare.py (laws of fusion), from its figures."""
     names = sorted(found["laws"], key=lambda law: int(law[1:]))
     fusers = list(found["order"])
 
@@ -300,7 +300,7 @@ def compare(found: dict[str, Any]) -> list[str]:
 
 
 def _of_a_package(reason: str) -> str:
-    """Return a reason in which "the package" replaces the pronoun.
+    """Return the reason why a law does not apply to a package, with "the package" in place of "it".
 
     >>> _of_a_package("it takes no weights"), _of_a_package("its sources have no scores")
     ('the package takes no weights', 'the sources of the package have no scores')
@@ -348,7 +348,7 @@ ATTACKS = {
 
 
 def page(folder: Path = FIGURES) -> str:
-    """Return the page as Markdown."""
+    """Return docs/reliability.md as Markdown, from the files of figures in `folder`."""
     parts = [
         "# Reliability: our promises, and the last measurements",
         "You want to know what phasegraph promises, and whether it keeps its promises. Each section has one promise, "

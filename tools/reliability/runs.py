@@ -1,4 +1,4 @@
-"""Shared parts of all runs: arguments, progress bar, resources of a process, files of figures, and the verdict."""
+"""Shared parts of the reliability runs: arguments, progress bar, resources of a process, figures, and the verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIGURES = ROOT / "docs" / "reliability"
 
 
 def arguments(doc: str | None, **counts: int) -> argparse.Namespace:
-    """Read the command line of a run: a whole number for each name in `counts`, and the file for the figures."""
+    """Read the command line of a run: a whole number for each name in `counts`, and a file for the figures."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in counts.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
@@ -40,12 +40,12 @@ def arguments(doc: str | None, **counts: int) -> argparse.Namespace:
 
 
 def bar(items: Iterable[Any], what: str, total: int | None = None) -> Iterable[Any]:
-    """Return the items with a progress bar on standard error."""
+    """Return the items, with a progress bar named `what` on standard error."""
     return tqdm(items, desc=what, total=total, mininterval=1.0, file=sys.stderr, disable=None)
 
 
 def percentiles(seconds: list[float]) -> dict[str, float]:
-    """Return percentiles of times, in milliseconds."""
+    """Return the median, the 99th percentile and the maximum of times, in milliseconds; empty if there are no times."""
     if not seconds:
         return {}
     named = zip(("p50", "p99", "max"), np.percentile(seconds, [50, 99, 100]), strict=True)
@@ -53,13 +53,13 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def resident_kb() -> int:
-    """Return the resident kilobytes of this process."""
+    """Return the resident memory of this process, in kilobytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def held() -> dict[str, int]:
-    """Return the resources of this process after a garbage collection: resident kilobytes, descriptors, tasks, threads.
+    """Return the resources of this process after a garbage collection: memory, file descriptors, tasks and threads.
 
     The C library keeps a varying amount of freed memory. It must return this memory to the system before the resident
     kilobytes are read; `untrimmed_kb` is the value before. `objects` is the number of containers that Python counts.
@@ -100,7 +100,10 @@ _STALL = 0.02
 
 
 class Stalls:
-    """Periods in which a plain timer of 5 ms in this process was at least 20 ms late, because the machine was busy."""
+    """A record of the periods in which this process was held up, because the machine was busy.
+
+    A stall is a period in which a plain timer of 5 ms was at least 20 ms late.
+    """
 
     def __init__(self) -> None:
         self.longest = 0.0
@@ -119,7 +122,7 @@ class Stalls:
                 self._found.append((begun, begun + late))
 
     def during(self, begun: float, ended: float) -> float:
-        """Return the seconds of stalls in a past period; a stall that still continues counts until now."""
+        """Return the seconds of stalls between two times; a stall that still continues counts until now."""
         since, now = self._since, time.perf_counter()
         stalls = [*self._found, *([(since, now)] if now - since >= _STALL + 0.005 else [])]
         return sum(max(0.0, min(end, ended) - max(start, begun)) for start, end in stalls)
@@ -134,12 +137,12 @@ class Stalls:
 
 
 def versions(*names: str) -> dict[str, str]:
-    """Return the versions of distributions."""
+    """Return the installed versions of distributions, by name."""
     return {name: importlib.metadata.version(name) for name in names}
 
 
 def finish(name: str, given: argparse.Namespace, figures: Mapping[str, Any], broken: list[str]) -> None:
-    """Write the figures, print the verdict as the last line, and exit with 1 if a promise is broken."""
+    """Write or print the figures, print the verdict, and exit: with 1 if `broken` lists promises, otherwise with 0."""
     command = " ".join(
         ["python", f"tools/reliability/{name}.py"]
         + [f"--{key} {value}" for key, value in vars(given).items() if key != "json"]

@@ -4,14 +4,14 @@
 
 A folder of made-up passages is served to several tenants by a process of its own. Honest clients ask a question about
 once a second. In every second window, hostile clients do what :data:`HOSTILE` names; half of them have tokens of
-tenants of their own. An honest answer must come (status 200), hold what it holds in quiet, and p99 of its time must be
-at most twice that of the quiet windows, which lie between the hostile windows, so that other load of the machine
-counts on both sides. In a third kind of window, the same hostile clients attack another process (:func:`sink`). These
-windows show how much the hostile clients slow down honest answers only because they use the same processors. They
-change no verdict. The hostile clients send the longest question that the server answers by default, and questions
-about as long as the longest request. They run with a lower priority, because it is assumed that they come from other
-machines and do not use this processor. On a busy machine, they therefore send fewer requests than on an idle machine;
-the figures count their requests.
+tenants of their own. Every honest request must get an answer (status 200), which must contain the same passages as
+without hostile clients. The p99 of the times must be at most twice the p99 of the quiet windows. These lie between the
+hostile windows, so that other load of the machine affects both. In a third kind of window, the same hostile clients
+attack another process (:func:`sink`). These windows show how much the hostile clients slow down honest answers only
+because they use the same processors. They change no verdict. The hostile clients send the longest question that the
+server answers by default, and questions about as long as the longest request. They run with a lower priority, because
+it is assumed that they come from other machines and do not use this processor. On a busy machine, they therefore send
+fewer requests than on an idle machine; the figures count their requests.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def vector(text: str) -> np.ndarray:
 
 
 def make_folder(path: Path) -> None:
-    """Write the passages of all tenants into one folder."""
+    """Write an index of the made-up passages of all tenants to the folder `path`."""
     from phasegraph.graph import GraphIndex
 
     rows = [
@@ -75,7 +75,7 @@ def make_folder(path: Path) -> None:
 
 
 def request(path: str, body: bytes, token: str = "", close: bool = False) -> bytes:
-    """Return a whole HTTP request."""
+    """Return the bytes of a whole HTTP request."""
     head = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
     head += ["Content-Type: application/json", "Accept: application/json, text/event-stream"]
     head += [f"Authorization: Bearer {token}"] * bool(token) + ["Connection: close"] * close
@@ -83,7 +83,7 @@ def request(path: str, body: bytes, token: str = "", close: bool = False) -> byt
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Return the status and body of the next answer."""
+    """Read the next HTTP answer, and return its status and body."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head.lower())
     return int(head.split(None, 2)[1]), await reader.readexactly(int(length[1]) if length else 0)
@@ -153,7 +153,7 @@ HOSTILE: dict[str, Callable[..., Awaitable[None]]] = {
 
 
 async def hostile(port: int, count: int, seconds: float) -> dict[str, dict[str, int]]:
-    """Run `count` hostile clients for some seconds; return the numbers of statuses by kind of client."""
+    """Run `count` hostile clients for some seconds; return, by kind of client, how often each status occurred."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in HOSTILE}
     kinds = list(HOSTILE.items())
 
@@ -174,7 +174,7 @@ async def hostile(port: int, count: int, seconds: float) -> dict[str, dict[str, 
 
 
 async def sink() -> None:
-    """Accept the connections of hostile clients with little work: refuse whole requests, and drop the others."""
+    """Serve hostile clients in place of the real server, with little work: refuse requests, and drop connections."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = b'{"error": "busy"}'
@@ -197,7 +197,7 @@ async def sink() -> None:
 
 
 class Honest:
-    """Honest clients: the times of their requests by kind of window, and the problems."""
+    """Honest clients: they record the times of their requests by kind of window, and count wrong answers."""
 
     def __init__(self, port: int, count: int) -> None:
         self.port, self.count = port, count
@@ -207,7 +207,7 @@ class Honest:
         self._random = random.Random(1)
 
     async def window(self, kind: str, seconds: float) -> None:
-        """Ask for some seconds; the first answers of a window are not counted."""
+        """Ask questions for some seconds, and record their times as `kind`; the first seconds are not counted."""
         begun = time.perf_counter()
 
         async def client(number: int) -> None:
@@ -248,12 +248,12 @@ class Honest:
 
 
 def processes(pid: int) -> list[int]:
-    """Return a process and the processes that it started."""
+    """Return the ids of a process and of the processes that it started."""
     return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split())]
 
 
 def resident_kb(pid: int) -> int:
-    """Return the resident memory of a process and of the processes that it started."""
+    """Return the resident memory of a process and of the processes that it started, in kilobytes."""
     said = [Path(f"/proc/{one}/status").read_text(encoding="ascii") for one in processes(pid)]
     return sum(int(found[1]) for one in said if (found := re.search(r"VmRSS:\s+(\d+)", one)))
 
@@ -289,7 +289,10 @@ _PARTS = ("ran", "waited")
 
 
 def _schedule(tasks: str, only: int | None = None) -> tuple[float, float]:
-    """Return the seconds that the threads of a process ran, and the seconds that they waited for a processor."""
+    """Return the seconds that the threads of a process ran, and the seconds that they waited for a processor.
+
+    `tasks` is its folder of threads in /proc; with `only`, a single thread counts.
+    """
     ran = waited = 0
     for one in os.listdir(tasks):
         if only is None or one == str(only):
@@ -300,7 +303,10 @@ def _schedule(tasks: str, only: int | None = None) -> tuple[float, float]:
 
 
 async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
-    """Run all windows by turns: quiet, with hostile clients elsewhere, and with hostile clients of the server."""
+    """Let honest clients ask in three kinds of windows: alone, beside attacks elsewhere, beside attacks on the server.
+
+    Return the honest clients' times and problems, the outcomes of hostile requests, and the memory of the server.
+    """
     honest, resident, used = Honest(port, given.honest), [resident_kb(pid)], Used(pid)
     counts: dict[tuple[str, str], Counter[str]] = {}
     await honest.window("quiet", WARM)
@@ -344,7 +350,7 @@ async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
 
 @contextmanager
 def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    """Serve the folder to its tenants in a separate process; yield the port and the process."""
+    """Serve a folder of made-up passages to several tenants by a separate process; yield its port and the process."""
     with tempfile.TemporaryDirectory() as root:
         folder, tenants = Path(root) / "folder", Path(root) / "tenants.json"
         make_folder(folder)
@@ -383,7 +389,7 @@ def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
 
 
 def stopped(server: subprocess.Popen[str]) -> list[str]:
-    """Stop the server; return a text if the server had already ended, or if its log has a traceback."""
+    """Stop the server; return a sentence if it had already ended, and another if its log has a traceback."""
     ended = server.poll()
     server.terminate()
     server.wait(timeout=60)
@@ -395,7 +401,7 @@ def stopped(server: subprocess.Popen[str]) -> list[str]:
 
 
 def main() -> None:
-    """Serve, attack, and judge the figures."""
+    """Serve a folder, run the windows, compare the figures with the promise, and report the result."""
     if len(sys.argv) == 5 and sys.argv[1] == "--child":
         print(flush=True)  # the attack begins
         print(json.dumps(asyncio.run(hostile(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))))

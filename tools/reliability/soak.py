@@ -36,7 +36,7 @@ def vector(text: str) -> list[float]:
 
 
 def texts() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the text and the metadata of each passage."""
+    """Return, by id, the text and the metadata of each made-up passage."""
     return {
         f"p{row:03}": (
             f"Page {row} is about Person {row % 40}, who met Person {(row * 7) % 40} in Town {row % 11}.",
@@ -47,7 +47,10 @@ def texts() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def langchain() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """Return functions that ask, that ask asynchronously, and that ask a source of long lists."""
+    """Return two functions that call phasegraph's LangChain retriever (the second asynchronously), and a third.
+
+    The third makes, from a function that returns a long list of hits, a function that calls a retriever over it.
+    """
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
 
@@ -81,7 +84,10 @@ def langchain() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., A
 
 
 def llamaindex() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """Return functions that ask, that ask asynchronously, and that ask a source of long lists."""
+    """Return two functions that call phasegraph's LlamaIndex retriever (the second asynchronously), and a third.
+
+    The third makes, from a function that returns a long list of hits, a function that calls a retriever over it.
+    """
     from llama_index.core.embeddings import BaseEmbedding
     from llama_index.core.schema import TextNode
     from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
@@ -119,7 +125,7 @@ def llamaindex() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., 
 
 
 async def questions(framework: str, count: int, ask: Callable[..., Any], aask: Callable[..., Any]) -> dict[str, Any]:
-    """Ask all questions; return the resources of the process after a tenth of them and at the end."""
+    """Ask all questions; return the resources of the process after a tenth of the questions and at the end."""
     begun, early, empty = time.perf_counter(), held(), 0
     for number in bar(range(count), f"{framework}, questions", count):
         if number == count // 10:
@@ -133,7 +139,7 @@ async def questions(framework: str, count: int, ask: Callable[..., Any], aask: C
 
 
 def lists(framework: str, count: int, made: Callable[[str], Any], long: Callable[..., Any]) -> dict[str, Any]:
-    """Ask for long lists of different lengths; return the resources after a tenth of them and at the end."""
+    """Ask a source that returns long lists; return the resources after a tenth of the lists and at the end."""
     hits = [(made(f"p{row}"), 1.0 - row / LONGEST) for row in range(LONGEST)]
     ask = long(lambda query: hits[: LONGEST - STEP * int(query.split()[-1])])
     early = held()
@@ -146,7 +152,7 @@ def lists(framework: str, count: int, made: Callable[[str], Any], long: Callable
 
 
 def measured(framework: str, queries: int, count: int) -> dict[str, Any]:
-    """Measure one framework in this process."""
+    """Ask all questions and long lists in one framework; return the resources of this process."""
     with quiet():
         ask, aask, long = {"langchain": langchain, "llamaindex": llamaindex}[framework]()
         made = {"langchain": document, "llamaindex": node}[framework]
@@ -155,7 +161,7 @@ def measured(framework: str, queries: int, count: int) -> dict[str, Any]:
 
 
 def growth(row: dict[str, Any]) -> float:
-    """Return the resident memory at the end, divided by the memory after a tenth of the calls."""
+    """Return the resident memory after all calls, divided by the resident memory after a tenth of the calls."""
     return round(row["late"]["resident_kb"] / row["early"]["resident_kb"], 4)
 
 

@@ -16,7 +16,7 @@ from running import reproduce
 
 
 def main() -> int:
-    """Write the pages; return 0 for success, or 1 for a failure, whose reason is written to standard error."""
+    """Write the pages of the reproduction; return 0, or 1 for a failure, whose reason is written to standard error."""
     parser = argparse.ArgumentParser(prog="tools/reproduce", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of data sets (musique, 2wiki, published), or one data set")
     parser.add_argument("--out", type=Path, default=Path("docs/reproduction"), help="folder for the pages")

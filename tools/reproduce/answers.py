@@ -1,4 +1,4 @@
-"""Question answering on the hard slice: how well a reader answers from the passages of each system."""
+"""A study of question answering: how well a reader answers hard questions from the passages of each system."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ def answers_page(
     faithful: FaithfulnessJudge = extract_support,
     read_by: str = STAND_IN,
 ) -> Page | None:
-    """Return the page over the data sets that have right answers and a hard slice; None if there is none."""
+    """Return the page `hard-slice-answers`: how well `reader` answers hard questions from each system's passages.
+
+    The page is about the data sets that have hard questions with right answers. Return None if there is no such data
+    set.
+    """
     found: dict[str, tuple[Table, Mapping[str, float]]] = {}
     for name, dataset in datasets.items():
         rows = [row for row in hard_slice(dataset)["hard"].tolist() if dataset.judgements[row].answers]
@@ -63,7 +67,10 @@ def answers_page(
 
 
 def answered(dataset: Dataset, reader: AnswerReader, faithful: FaithfulnessJudge) -> tuple[Table, dict[str, float]]:
-    """Return the EM and F1 of every system's passages, and the mean of the judge's marks."""
+    """Return EM and F1 of the answers that `reader` gives from each system's passages, and their faithfulness.
+
+    The faithfulness is, by system, the mean mark that the judge `faithful` gives these answers.
+    """
     systems = [OWN_SYSTEMS["vector"], OWN_SYSTEMS["graph"], NAMED_SYSTEMS[PAPER], OWN_SYSTEMS["default"]]
     runs, _ = run_systems(ExperimentInput(dataset, LIMIT), systems, DEPTH)
     right = {one.query: tuple(hop[0] for hop in one.hops) for one in dataset.judgements}
@@ -77,7 +84,7 @@ def answered(dataset: Dataset, reader: AnswerReader, faithful: FaithfulnessJudge
 
 
 def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str) -> Page:
-    """Return the page with the tables and the conclusions from them."""
+    """Return the page `hard-slice-answers`: a table for each data set in `found`, and conclusions from the tables."""
     parts = [
         "The paper has a language model answer its hard questions from the passages of each system. Here, a "
         "question is hard if the vectors' first ten hits do not contain its last hop; this definition is "
@@ -135,9 +142,10 @@ def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str
 
 
 def page_with_model(model: str, file: Path, *, offline: bool) -> Callable[..., Page | None]:
-    """Return the function that makes the page with a chat model, or with the model's answers in a file.
+    """Return :func:`answers_page` with a chat model as the reader and the judge.
 
-    `model` is ``module:function``; the function maps a prompt to a text.
+    `model` is ``module:function``; the function maps a prompt to a text. The model's answers are stored in `file`; with
+    `offline`, only these stored answers are used.
     """
     module, _, name = model.partition(":")
     function = None

@@ -16,7 +16,7 @@ RECALL, LAST = Measure("Recall", 5), Measure("LastHop", 10)
 
 
 def points(value: float) -> str:
-    """Return a difference as text, in points."""
+    """Return a difference in points as text, with its sign and one decimal."""
     return f"{value:+.1f}"
 
 
@@ -27,7 +27,7 @@ def plain(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A sentence, and whether it holds.
+    """The decision on a sentence of a page: whether the sentence holds.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Verdict:
 def judge(
     says: str, figures: Mapping[str, float], low: float = -inf, high: float = inf, shown: Shown = plain
 ) -> Verdict:
-    """Decide a sentence: it holds if every figure that is a number lies within the bounds, bounds included.
+    """Return the verdict on a sentence: it holds if all `figures` except NaN are within the bounds, bounds included.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence about every table of a study.
+    """A sentence about a study, which is decided by one figure of each of the study's tables.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Claim:
     shown: Shown = points
 
     def verdict(self, tables: Tables) -> Verdict:
-        """Decide the claim on every data set and part."""
+        """Return the verdict on the sentence, from the figures of all data sets and parts that it is about."""
         figures = {
             f"{name} {part}": self.figure(one)
             for name, both in tables.items()
@@ -109,45 +109,49 @@ class Claim:
 
 
 def mean(table: Table, system: str, measure: Measure = RECALL) -> float:
-    """Return the mean of a system, in points."""
+    """Return a system's mean of `measure` over the queries of `table`, in points (0 to 100)."""
     return 100 * table[system].means[measure]
 
 
 def gap(system: str, other: str, measure: Measure = RECALL) -> Callable[[Table], float]:
-    """Return a function: how many points the mean of `system` is above the mean of `other`."""
+    """Return a function that maps a table to the mean of `system` minus the mean of `other`, in points."""
     return lambda table: mean(table, system, measure) - mean(table, other, measure)
 
 
 def highest(*gaps: Callable[[Table], float]) -> Callable[[Table], float]:
-    """Return a function: the largest of several figures."""
+    """Return a function that applies each of `gaps` to a table, and returns the largest result."""
     return lambda table: max(one(table) for one in gaps)
 
 
 def lowest(*gaps: Callable[[Table], float]) -> Callable[[Table], float]:
-    """Return a function: the smallest of several figures."""
+    """Return a function that applies each of `gaps` to a table, and returns the smallest result."""
     return lambda table: min(one(table) for one in gaps)
 
 
 def spread(*systems: str) -> Callable[[Table], float]:
-    """Return a function: the points of Recall@5 between the best and the worst of some systems."""
+    """Return a function that maps a table to the best minus the worst Recall@5 of `systems`, in points."""
     return lambda table: max(mean(table, one) for one in systems) - min(mean(table, one) for one in systems)
 
 
 def p_of(system: str, measure: Measure = LAST, *, corrected: bool = False) -> Callable[[Table], float]:
-    """Return a function: a system's exact McNemar p-value against the baseline, optionally corrected by Holm's method.
+    """Return a function that maps a table to a system's exact McNemar p-value against the table's baseline.
 
-    The correction covers all systems of the table.
+    If `corrected`, the p-value is corrected by Holm's method over all systems of the table.
     """
     return lambda table: (table[system].p_holm if corrected else table[system].p)[measure]
 
 
 def changed(system: str, measure: Measure = LAST) -> Callable[[Table], float]:
-    """Return a function: the number of queries that a system wins or loses against the baseline."""
+    """Return a function that maps a table to the number of queries that a system wins or loses against the baseline."""
     return lambda table: table[system].wins[measure] + table[system].losses[measure]
 
 
 def beyond(system: str, measure: Measure, said: float) -> Callable[[Table], float]:
-    """Return a function: by how many points a published difference to the baseline lies outside our interval."""
+    """Return a function that maps a table to the distance of a published difference from our interval, in points.
+
+    `said` is the published difference between `system` and the baseline, as a share. The distance is 0 if the
+    difference lies in our interval.
+    """
 
     def outside(table: Table) -> float:
         _, low, high = table[system].differences[measure]
@@ -157,5 +161,8 @@ def beyond(system: str, measure: Measure, said: float) -> Callable[[Table], floa
 
 
 def differing(system: str, other: str) -> Callable[[Table], float]:
-    """Return a function: the number of queries for which two systems return different ids, or another order."""
+    """Return a function that maps a table to the number of queries for which two systems return different ids.
+
+    Equal ids in another order also count.
+    """
     return lambda table: sum(ids != table.found[other][query] for query, ids in table.found[system].items())

@@ -35,9 +35,10 @@ class Contamination:
     Parameters
     ----------
     tables : mapping of str to Table
-        For each kind of system (vectors, walk, default), the ways to share, with separate graphs as the baseline.
+        For each kind of system (vectors, walk, default), a table with a row for each way to share a graph. The baseline
+        is the way with separate graphs.
     foreign : mapping of str to float
-        For each system, the share of other collections' passages among the first ten, in [0, 1].
+        For each system, the mean share of other collections' passages among a query's first ten, in [0, 1].
     """
 
     tables: Mapping[str, Table]
@@ -45,7 +46,7 @@ class Contamination:
 
 
 def merged(parts: Sequence[Dataset]) -> Dataset:
-    """Combine all passages and queries to a single data set; passages of different parts have different ids."""
+    """Combine the passages and queries of `parts` to a single data set; all passage ids must be different."""
     return Dataset(
         "+".join(part.name for part in parts),
         tuple(passage for part in parts for passage in part.passages),
@@ -56,7 +57,10 @@ def merged(parts: Sequence[Dataset]) -> Dataset:
 
 
 def answers_of(parts: Mapping[str, Dataset]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the passages that every system finds, by query id, for each collection's questions and way to share."""
+    """Return the ids of the first ten passages, by "system, way to share a graph" and then by query id.
+
+    Each data set of `parts` is a collection. Its queries are asked in every way.
+    """
     whole = merged(list(parts.values()))
     vectors = search_sources(ExperimentInput(whole, LIMIT), ["vector"])["vector"].rankings
     walk = GraphSource(graph_of(whole), embedder=whole.vectors_by_text().__getitem__)
@@ -88,7 +92,10 @@ def _cut(ranking: Ranking) -> Ranking:
 def contamination(
     parts: Sequence[Dataset], found: Mapping[str, Mapping[str, tuple[str, ...]]], name: str
 ) -> Contamination:
-    """Score the questions of some collections together for every way to share a graph; the baseline shares none."""
+    """Score the answers in `found` to the queries of all `parts` together, in tables with the name `name`.
+
+    There is a table for each kind of system. The baseline is the way in which no graph is shared.
+    """
     queries = [query for part in parts for query in part.queries]
     own = {query.id: part.contents for part in parts for query in part.queries}
     tables, foreign = dict[str, Table](), dict[str, float]()
@@ -116,9 +123,9 @@ def contamination(
 def contamination_page(
     datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Callable[[str], object]
 ) -> Page | None:
-    """Return the page about data sets that share a graph, and about collections of the first data set with some.
+    """Return the page `shared-graph`, about data sets and collections that share a graph; None if there are none.
 
-    Return None if there is neither.
+    The data sets in ``TOGETHER`` share one graph. The collections within each data set of `judged` share another graph.
     """
     found: dict[str, Contamination] = {}
     parts = {one.name: one for one in judged if one.name in TOGETHER}
@@ -142,7 +149,7 @@ def contamination_page(
 
 
 def page_of(found: Mapping[str, Contamination]) -> Page:
-    """Return the page with the tables and the conclusions from them."""
+    """Return the page `shared-graph`: a table for each data set in `found`, and the conclusions from the tables."""
     parts = [
         "The paper says that one graph for several collections contaminates the answers. We do not know how the "
         "paper measured this, so the experiment is reconstructed. Every collection is asked its own questions in "

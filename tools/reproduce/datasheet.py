@@ -23,7 +23,7 @@ PRINTED_DOCUMENTS: Mapping[str, int] = MappingProxyType(
 
 
 def documents_of(dataset: Dataset) -> dict[str, str]:
-    """Return the modality of each document that passages name; empty if the passages name no documents."""
+    """Return the modality (such as code or prose) of each document, by document id; empty if passages name none."""
     extras = [passage.extra for passage in dataset.passages]
     return {
         str(extra.get("doc_id", extra.get("source"))): str(extra.get("modality", ""))
@@ -33,7 +33,7 @@ def documents_of(dataset: Dataset) -> dict[str, str]:
 
 
 def sheet_row(dataset: Dataset) -> list[object]:
-    """Return the figures of one data set."""
+    """Return the row of a data set in the datasheet: its counts (of questions, passages, …), means and shares."""
     gold = np.array([len(query.judgement.passages) for query in dataset.queries])
     words = np.array([len(passage.content.split()) for passage in dataset.passages])
     kinds = Counter(str(query.extra.get("type", "")) for query in dataset.queries)
@@ -53,7 +53,7 @@ def sheet_row(dataset: Dataset) -> list[object]:
 
 
 def datasheet_page(datasets: Sequence[Dataset]) -> Page:
-    """Return the page with the figures of every data set, and the comparison of HetDocQA with its authors' figures."""
+    """Return the page `datasheet`: figures of every data set, and HetDocQA's figures beside those of its authors."""
     columns = [
         "data set",
         "questions",

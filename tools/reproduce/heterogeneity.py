@@ -58,7 +58,7 @@ def kinds_of(dataset: Dataset) -> dict[str, int]:
 
 
 def effects_of(folder: Path) -> tuple[list[str], dict[str, FloatArray]]:
-    """Return the published queries, and the F1 that each method adds to each query."""
+    """Return the ids of the published HetDocQA queries, and for each method the F1 that it adds to each query."""
     configurations, queries = published_configurations(folder)
     return queries, {
         name: column_of(configurations[whole], "f1", queries) - column_of(configurations[without], "f1", queries)
@@ -67,9 +67,10 @@ def effects_of(folder: Path) -> tuple[list[str], dict[str, FloatArray]]:
 
 
 def slope_of(kinds: IntArray, effects: FloatArray) -> tuple[float, float, float]:
-    """Return the change of an effect per additional modality (least squares), with its 95 % bootstrap interval.
+    """Return the slope of `effects` over `kinds` by least squares, with the ends of its 95 % bootstrap interval.
 
-    The bootstrap resamples queries.
+    For each query, `kinds` holds the number of modalities in its collection, and `effects` holds an added F1. The
+    bootstrap resamples queries.
     """
     rows = np.random.default_rng(0).integers(0, len(kinds), (RESAMPLES, len(kinds)))
     x, y = kinds[rows] - kinds[rows].mean(axis=1, keepdims=True), effects[rows]
@@ -81,7 +82,10 @@ def slope_of(kinds: IntArray, effects: FloatArray) -> tuple[float, float, float]
 
 
 def heterogeneity_page(folder: Path, corpus: Dataset | None) -> Page:
-    """Return the page with the figure's three benchmarks, and HetDocQA by the modalities of a question's collection."""
+    """Return the page `heterogeneity`: the F1 that methods add, on the three benchmarks of the paper's Figure 5.
+
+    If `corpus` is given, the page also splits HetDocQA by the number of modalities in a question's collection.
+    """
     queries, effects = effects_of(folder)
     parts = [
         "Figure 5 of the paper shows the F1 that SSCC, HyDE and RAPTOR add, from plain prose (MuSiQue, QASPER) to "
@@ -141,7 +145,7 @@ def _within(kinds: IntArray, effects: Mapping[str, FloatArray]) -> str:
 
 
 def _growth(effects: Mapping[str, FloatArray]) -> list[Verdict]:
-    """Return the verdicts about what the paper concludes from its figure, for SSCC."""
+    """Return the verdicts on the paper's claims that SSCC's gain grows by benchmark, and that SSCC beats its rivals."""
     added = {name: whole - methods["SSCC"][0] for name, (_, whole, methods) in PRINTED.items()}
     ours = float(effects["SSCC"].mean())
     return [

@@ -47,7 +47,7 @@ class Page:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a Markdown table; numbers keep the decimals that they have."""
+    """Return a Markdown table; cells that are no text are converted by ``str``."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
@@ -59,12 +59,12 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share in [0, 1] as a percentage with one decimal."""
+    """Return a share in [0, 1] as a percentage with one decimal, without the sign; a dash for NaN."""
     return "–" if value != value else f"{100 * value:.1f}"
 
 
 def interval(shares: tuple[float, float, float]) -> str:
-    """Return a difference of shares in points, with the ends of its interval, as text.
+    """Return a difference of shares with the ends of its interval as text, in points; a dash for NaN.
 
     >>> interval((0.012, -0.004, 0.03))
     '+1.2 [-0.4, +3.0]'

@@ -41,7 +41,7 @@ HALF_OF_ODDS = 0.005 * (1 + 1e-9)
 
 
 def paper_page() -> Page:
-    """Return the page: tests, intervals, and what percentile ranks of a source's own list preserve of its scores."""
+    """Return the page `paper-statistics`: the paper's tests and intervals, recomputed, and checks of a calibration."""
     return Page(
         "paper-statistics",
         "The paper's statistics and its calibration, checked",
@@ -121,7 +121,7 @@ def _printed() -> list[Verdict]:
 
 
 def _kept() -> list[Verdict]:
-    """Return the verdicts on what percentile ranks of a source's own list preserve of its scores."""
+    """Return the verdicts on what a calibration by percentile ranks within each list preserves of the scores."""
     scores = np.random.default_rng(0).random(50)
     plain_weights, bent = (boltzmann(percentile_rank(values)[:, None]) for values in (scores, np.exp(5 * scores)))
     flat, sharp = (
@@ -158,13 +158,13 @@ def _kept() -> list[Verdict]:
 
 
 def _interval(successes: int) -> tuple[float, float]:
-    """Return Wilson's interval of a share of the hard slice, in percent."""
+    """Return the ends of Wilson's 95 % interval of `successes` out of the paper's 66 hard queries, in percent."""
     found = binomtest(successes, SLICE).proportion_ci(method="wilson")
     return 100 * found.low, 100 * found.high
 
 
 def _weights() -> list[tuple[int, float, float]]:
-    """Return, for each list length, the temperature and the weight of the first hit."""
+    """Return, for several list lengths: the length, the Boltzmann rule's temperature, and the first hit's weight."""
     rows = []
     for length in LENGTHS:
         levels = percentile_rank(np.arange(float(length)))

@@ -37,7 +37,7 @@ ABLATIONS: Mapping[str, str] = MappingProxyType(
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """Read a JSON object from a file."""
+    """Read a JSON object from a file; raise InvalidInputError if the file does not contain one."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -48,7 +48,7 @@ def read_json(path: Path) -> dict[str, object]:
 
 
 def judged_sources(path: Path) -> dict[str, JudgedScores]:
-    """Return the released scores and labels of each source; each block of thirty hits belongs to one query."""
+    """Return the published scores and labels of each source; each block of thirty hits belongs to one query."""
     found = {}
     for name, pairs in read_json(path).items():
         array = np.array(pairs, dtype=np.float64)
@@ -58,7 +58,10 @@ def judged_sources(path: Path) -> dict[str, JudgedScores]:
 
 
 def balanced_accuracy(judged: JudgedScores, tau: float) -> float:
-    """Return the mean of the true positive rate and the true negative rate of ``score >= tau``."""
+    """Return the balanced accuracy of accepting hits with ``score >= tau``.
+
+    It is the mean of the true positive rate and the true negative rate.
+    """
     accepted = judged.scores >= tau
     return float((accepted[judged.labels].mean() + (~accepted[~judged.labels]).mean()) / 2)
 
@@ -83,7 +86,10 @@ POLICIES: Mapping[str, Callable[[Mapping[str, JudgedScores]], Taus]] = MappingPr
 
 
 def cross_validated(judged: Mapping[str, JudgedScores]) -> dict[str, float]:
-    """Return the mean balanced accuracy over sources and five folds of queries, for each policy."""
+    """Return, for each way to set thresholds, the balanced accuracy on queries that were not used for fitting.
+
+    It is the mean over sources and five folds of queries.
+    """
     queries = next(iter(judged.values())).query_count
     folds = np.array_split(np.random.default_rng(0).permutation(queries), FOLDS)
     out = {}
@@ -117,7 +123,10 @@ def _fitted_row(name: str, judged: JudgedScores) -> list[object]:
 
 
 def thresholds_page(folder: Path) -> Page:
-    """Return the page with fitted thresholds, areas under the curve, and cross-validated balanced accuracies."""
+    """Return the page `acceptance-thresholds` on published scores: fitted thresholds and areas under the curve.
+
+    It also compares ways to set thresholds, by their cross-validated balanced accuracies.
+    """
     judged = judged_sources(folder / "sscc.json")
     columns = ["source", "pairs", "relevant", "AUC", "grid-100 (BA)", "exact Youden (BA)", "best F1 (F1)"]
     columns.append("default (BA)")
@@ -140,7 +149,7 @@ def thresholds_page(folder: Path) -> Page:
 
 
 def _defaults(judged: Mapping[str, JudgedScores]) -> list[Verdict]:
-    """Return the verdicts on the default thresholds of the released code."""
+    """Return the verdicts on the acceptance thresholds that the released code sets by default."""
     below = {name: float(one.scores.min()) - DEFAULTS[name] for name, one in judged.items()}
     rejected = {name: float((one.scores < DEFAULTS[name]).mean()) for name, one in judged.items()}
     lost = {
@@ -160,7 +169,7 @@ def _defaults(judged: Mapping[str, JudgedScores]) -> list[Verdict]:
 
 
 def _policies(validated: Mapping[str, float]) -> list[Verdict]:
-    """Return the verdicts on the cost of one level, or one threshold, for all sources in cross-validation."""
+    """Return the verdicts on what one level, or one raw threshold, for all sources costs in balanced accuracy."""
     best = max(validated[name] for name in PER_SOURCE)
     cost = {name: 100 * (best - value) for name, value in validated.items() if name not in PER_SOURCE}
     return [
@@ -182,9 +191,9 @@ def _policies(validated: Mapping[str, float]) -> list[Verdict]:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """One removed part: the means without it, and tests of its F1 difference to the full system.
+    """One removed part of the published system: the means without it, and tests of the change of F1 by the removal.
 
-    The p-value of the paired bootstrap is also given with a correction.
+    `holm` and `bh` are the p-value of the paired bootstrap, corrected over all removed parts by two methods.
     """
 
     removed: str
@@ -198,7 +207,7 @@ class Ablation:
 
 
 def ablations(folder: Path) -> list[Ablation]:
-    """Return the published ablation with its tests, corrected over the eight rows."""
+    """Return a row for each part that the published ablation removes; p-values are corrected over all eight rows."""
     configs, keys = published_configurations(folder)
     full, ranked = (column_of(configs["full"], name, keys) for name in ("f1", "ndcg"))
     rows = []
@@ -226,19 +235,19 @@ def _texts(value: object) -> list[str]:
 
 
 def published_configurations(folder: Path) -> tuple[dict[str, object], list[str]]:
-    """Return the published configurations of HetDocQA's test split by name, and the ids of its queries."""
+    """Return the published results on HetDocQA's test split by configuration, and the ids of the queries."""
     state = read_json(folder / "hetdocqa_test_perquery.json")
     return _mapping(state["configs"]), _texts(state["qids"])
 
 
 def column_of(config: object, name: str, keys: list[str]) -> FloatArray:
-    """Return the values of one measure in a published configuration, in the order of the queries."""
+    """Return the values of one measure in a published configuration, in the order of the query ids `keys`."""
     values = _mapping(_mapping(config)[name])
     return np.array([values[key] for key in keys], dtype=np.float64)
 
 
 def ablation_page(folder: Path) -> Page:
-    """Return the page with the ablation of the published system, tested again."""
+    """Return the page `ablation`: the published ablation, tested again, with corrected p-values."""
     rows = ablations(folder)
     figures = {
         row.removed: {
@@ -286,7 +295,10 @@ def ablation_page(folder: Path) -> Page:
 
 
 def _corrections(none: Ablation, other: Ablation, dphf: Ablation) -> tuple[Verdict, ...]:
-    """Return the verdicts on the published corrector, compared with no correction and with the other corrector."""
+    """Return the verdicts on SSCC, the published corrector, against no correction and another corrector.
+
+    The arguments are rows of the published ablation. The last verdict is on the row DPHF.
+    """
     return (
         judge(
             "The published corrector has a higher F1 than no correction (p; "

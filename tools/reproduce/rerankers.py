@@ -29,7 +29,7 @@ Of = Literal["passage", "path"]
 
 
 def reranked(name: str, pipeline: FusionPipeline, reader: Reader, blend: float) -> System:
-    """Return a system whose best candidates are scored again, and blended as the stage ``Rerank`` does."""
+    """Return a system that scores its 30 best fused candidates with `reader`, and blends them in as ``Rerank`` does."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         scores, found = reader(dataset), []
@@ -45,7 +45,10 @@ def reranked(name: str, pipeline: FusionPipeline, reader: Reader, blend: float) 
 
 
 def by_words(of: Of) -> Reader:
-    """Return a reader that scores a text by the share of the question's words that it contains."""
+    """Return a reader that scores a text by the share of the question's words that it contains.
+
+    A text is a passage, or with ``of="path"`` a passage and the passage before it on the walk's path.
+    """
 
     def reader(dataset: Dataset) -> Scores:
         split = TOKENIZERS["english"]
@@ -62,9 +65,10 @@ def by_words(of: Of) -> Reader:
 
 
 def by_cosine(of: Of) -> Reader:
-    """Return a reader that scores a text by its cosine with the question.
+    """Return a reader that scores a text by the cosine of its embedding with the question's embedding.
 
-    The embedding of a path is the sum of two passages' embeddings, because no model runs in this study.
+    With ``of="path"``, a text is two passages. Its embedding is the sum of their embeddings, because this study runs no
+    model.
     """
 
     def reader(dataset: Dataset) -> Scores:
@@ -83,12 +87,15 @@ def by_cosine(of: Of) -> Reader:
 
 
 def _before(of: Of, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
-    """Return the id of the passage that is read before each passage: the passage before it in the path; "" if none."""
+    """Return, for each candidate, the id of the passage before it on the walk's path.
+
+    The id is "" if there is no such passage, or if `of` is "passage".
+    """
     return bridges_to(ids, rankings, str) if of == "path" else [""] * len(ids)
 
 
 def by_ising() -> Reader:
-    """Return the stage of ``phasegraph.methods.ising`` over the data set's entity graph, which is built once."""
+    """Return a reader that scores candidates by mean-field Ising over the data set's entity graph, built only once."""
     made: dict[str, IsingReranker] = {}
 
     def reader(dataset: Dataset) -> Scores:
@@ -105,7 +112,7 @@ SHARES = (0.05, 0.15, 0.25, 0.5)
 
 
 def readings(dataset: str, other: Rankings) -> list[System]:
-    """Return the default, and systems that read its candidates alone or after the passage before, with two blends."""
+    """Return the default, and systems that rerank its candidates: each reader, on passages and paths, at two blends."""
     found = [OWN_SYSTEMS["default"]]
     for name, reader in READERS.items():
         for blend in (1.0, 0.5):
@@ -117,7 +124,7 @@ def readings(dataset: str, other: Rankings) -> list[System]:
 
 
 def spins(dataset: str, other: Rankings) -> list[System]:
-    """Return the default and the paper's hard-slice setting, each without and with the Ising stage."""
+    """Return the default and the paper's hard-slice setting, each without Ising reranking and at four blends."""
     paper, reader = FusionPipeline.paper("hard-slice"), by_ising()
     found = [OWN_SYSTEMS["default"]]
     found += [reranked(f"default, Ising {share:g}", FusionPipeline(), reader, share) for share in SHARES]

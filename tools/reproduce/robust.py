@@ -1,4 +1,4 @@
-"""The default without labels: its regret to the best of its sources and RRF, and the harm that a wrong source does."""
+"""phasegraph's default without labels: its regret to its sources and RRF, and the harm that a wrong source does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BAR, HARM_BAR = 0.005, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The results of the default on one data set with one list length.
+    """The results of phasegraph's default fusion on one data set with one list length.
 
     Parameters
     ----------
@@ -46,7 +46,10 @@ class Standing:
 
     @property
     def regret(self) -> tuple[float, ...]:
-        """Return, for each goal, the mean of the best rival minus the default's; negative if the default is best."""
+        """Return, for each measure of ``GOALS``, the best rival's mean minus the default's mean, as a share.
+
+        It is negative if the default is best.
+        """
         best = [max(self.means[name][place] for name in RIVALS) for place in range(len(GOALS))]
         return tuple(high - own for high, own in zip(best, self.means["default"], strict=True))
 
@@ -95,7 +98,7 @@ def _cut(rankings: Sequence[Ranking], limit: int) -> list[Ranking]:
 
 
 def _turned(rankings: Sequence[Ranking], shift: int) -> list[Ranking]:
-    """Give every query the ranking of another query."""
+    """Give every query the ranking of the query `shift` places later; the last queries get the first rankings."""
     count = len(rankings)
     step = shift % count or 1
     return [rankings[(row + step) % count] for row in range(count)]
@@ -108,17 +111,17 @@ def _means(dataset: Dataset, found: Sequence[tuple[str, ...]], goals: Sequence[M
 
 
 def robust_input(dataset: Dataset) -> ExperimentInput:
-    """Return the searches that the page needs."""
+    """Return the input for a search of a data set's sources with the longest lists that `robust-default` compares."""
     return ExperimentInput(dataset, min(max(LIMITS), len(dataset.passages)))
 
 
 def within(points: float, bar: float = BAR) -> bool:
-    """Return True if a regret or a harm, as a share, is at most `bar`; a rounding error of a double is ignored."""
+    """Return True if a regret or a harm, as a share, is at most `bar`; a rounding error (1e-9) is ignored."""
     return points <= bar + 1e-9
 
 
 def judged(points: float, bar: float = BAR) -> str:
-    """Return a regret or a harm in points as text, and whether it is within the limit.
+    """Return a regret or a harm (a share) in points as text, with "pass" if it is at most `bar`, otherwise "FAIL".
 
     Examples
     --------
@@ -140,7 +143,7 @@ def _met(found: Sequence[Standing]) -> str:
 
 
 def robust_page(found: Sequence[Standing]) -> Page:
-    """Return the page with regret and harm for every data set and list length; sentences name the worst of each."""
+    """Return the page `robust-default`: regret and harm by data set and list length, and the worst of each."""
     columns = ["data set", "lists of"]
     columns += [f"{goal}: best of three" for goal in GOALS[:1]] + ["default", "regret"]
     for goal in GOALS[1:]:

@@ -1,4 +1,4 @@
-"""The entropy router of "Beyond the Reranker": gates are fitted on one part of the queries and judged on another."""
+"""The entropy router of "Beyond the Reranker": its thresholds ("gates"), fitted on other queries than the judged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The strategies that a router can choose for each of n queries.
+    """The data of a routing experiment: the value of each strategy, and the entropies, for each of n queries.
 
     Parameters
     ----------
@@ -44,8 +44,9 @@ class Choices:
     rewards : (n, 3) array of float
         The nDCG@10 of each query with each strategy.
     entropies : mapping of bool to (n,) array of float
-        The entropies, by whether distances are normalized.
+        The entropy of each query's nearest-neighbor distances, without (False) and with (True) normalization.
     parts : sequence of (fitting rows, judged rows)
+        For each part, the queries on which gates are fitted, and the queries on which these gates are judged.
     """
 
     names: tuple[str, ...]
@@ -60,16 +61,19 @@ class Choices:
 
     @property
     def judged(self) -> IntArray:
-        """Return the rows of the judged queries."""
+        """Return the rows of the judged queries of all parts."""
         return np.concatenate([rows for _, rows in self.parts])
 
     def reached(self, routes: IntArray) -> FloatArray:
-        """Return the nDCG@10 of each judged query with its route."""
+        """Return the nDCG@10 of each judged query with the strategy that `routes` assigns to it."""
         return np.asarray(self.rewards[self.judged, routes], dtype=np.float64)
 
 
 def published_choices(folder: Path) -> Choices:
-    """Return the 200 published MuSiQue queries; each half (by the MD5 of the ids) is judged with the other's gates."""
+    """Return the data of the 200 published MuSiQue queries, split into two halves by the MD5 of their ids.
+
+    Each half is judged with the router's thresholds ("gates") that are fitted on the other half.
+    """
     state: dict[str, dict[str, object]] = read_json(folder / "routing_musique.json")  # type: ignore[assignment]
     ids = list(state["knn_distances"])
     rewards: dict[str, dict[str, float]] = state["per_strategy_ndcg"]  # type: ignore[assignment]
@@ -83,7 +87,10 @@ def published_choices(folder: Path) -> Choices:
 
 
 def own_choices(dataset: Dataset) -> Choices:
-    """Return a data set with a calibration split: gates are fitted on this split and judged on the other queries."""
+    """Return the data of a data set with a calibration split; three of our systems replace the strategies.
+
+    The router's thresholds ("gates") are fitted on this split and judged on the other queries.
+    """
     inputs = ExperimentInput(dataset)
     runs = search_sources(inputs, ("vector", "graph", "bm25"))
     answers, _ = run_systems(inputs, [OWN_SYSTEMS[name] for name in OWN], 10, runs)
@@ -103,7 +110,7 @@ def _entropies(distances: Sequence[object]) -> dict[bool, FloatArray]:
 
 
 def routes_of(choices: Choices) -> dict[str, IntArray]:
-    """Return the route of every judged query for every kind of routing."""
+    """Return, for each way of routing, the index of the strategy that it assigns to every judged query."""
     found: dict[str, list[IntArray]] = {}
 
     def add(way: str, routes: IntArray) -> None:
@@ -123,7 +130,10 @@ def routes_of(choices: Choices) -> dict[str, IntArray]:
 
 
 def routing_page(folder: Path, datasets: Sequence[Dataset]) -> Page:
-    """Return the page about the router and its flag, on the published queries and on sets with a calibration split."""
+    """Return the page `routing`, about the entropy router and its multi-hop flag.
+
+    It uses the published queries in `folder`, and the sets of `datasets` that have a calibration split.
+    """
     published = published_choices(folder)
     sets = {"MuSiQue, published queries": published}
     sets |= {
@@ -171,7 +181,7 @@ def routing_page(folder: Path, datasets: Sequence[Dataset]) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class FlagEffect:
-    """The effect of EGR's multi-hop flag on one data set.
+    """The effect of the multi-hop flag of the paper's entropy router (EGR) on one data set.
 
     Parameters
     ----------
@@ -195,15 +205,16 @@ class FlagEffect:
         return self.gains[self.flags], self.gains[~self.flags]
 
     def by_flag(self) -> FloatArray:
-        """Return the effect of walking only for questions with the flag, compared with always walking, by question.
+        """Return, for each question, the change of nDCG@10 if the system walks only for questions with the flag.
 
-        It is minus the gain for a question without the flag, and otherwise 0.
+        The comparison is with a walk for every question: minus the gain for a question without the flag, and otherwise
+        0.
         """
         return np.where(self.flags, 0.0, -self.gains)
 
 
 def flag_effect(dataset: Dataset) -> FlagEffect:
-    """Measure both systems on all questions of a data set."""
+    """Measure the system with a walk and the system without it on a data set; return the effect of the flag."""
     inputs = ExperimentInput(dataset)
     runs = search_sources(inputs, ("vector", "graph", "bm25"))
     answers, _ = run_systems(inputs, [OWN_SYSTEMS[PLAIN], OWN_SYSTEMS[WALK]], 10, runs)
@@ -223,7 +234,7 @@ def _effects(found: Sequence[FlagEffect]) -> str:
 
 
 def _change(values: FloatArray) -> str:
-    """Return a mean in points with its interval as text; a dash for fewer than two questions."""
+    """Return the mean of `values` in points with its 95 % interval, as text; a dash for fewer than two values."""
     if len(values) < 2:
         return "–"
     found = paired_bootstrap(values)
@@ -231,7 +242,7 @@ def _change(values: FloatArray) -> str:
 
 
 def _flag_verdicts(found: Sequence[FlagEffect]) -> list[Verdict]:
-    """Return the verdicts on whether the flag identifies questions that gain from a walk.
+    """Return the verdicts on whether the multi-hop flag identifies questions that gain from a walk.
 
     Only data sets with at least twenty questions of each kind count.
     """
@@ -288,7 +299,7 @@ def _flags(datasets: Sequence[Dataset]) -> str:
 
 
 def _verdicts(sets: Mapping[str, Choices], routes: Mapping[str, Mapping[str, IntArray]]) -> list[Verdict]:
-    """Return the verdicts on whether fitting helps, and whether routing helps."""
+    """Return the verdicts on whether routing beats a single strategy, and fitted gates beat published gates."""
 
     def gain(name: str, way: str, other: str) -> FloatArray:
         return sets[name].reached(routes[name][way]) - sets[name].reached(routes[name][other])

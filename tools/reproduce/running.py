@@ -109,7 +109,7 @@ def reproduce(
 
 
 def _semflow(datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Say) -> Page | None:
-    """Return the page about SemFlowRAG's walk, on the first data set with embedded facts; None if there is none."""
+    """Return the page `semflow` on the first data set with embedded facts; None if no data set has such facts."""
     walked = next((dataset for dataset in judged if can_walk(dataset)), None)
     if walked is None:
         say("left out: SemFlowRAG's walk (no data set with embedded facts)")
@@ -152,20 +152,23 @@ def _datasets(root: Path, say: Say) -> dict[str, Dataset]:
 
 
 def _judged_sets(root: Path, datasets: Mapping[str, Dataset]) -> list[Dataset]:
-    """Return every data set of the folder; data sets that are already read are not read again."""
+    """Return every data set below `root`; a data set that is in `datasets` is not read again."""
     folders = [root] if (root / "corpus.jsonl").is_file() else sorted(p.parent for p in root.glob("*/corpus.jsonl"))
     read = {dataset.path: dataset for dataset in datasets.values()}
     return [read[folder] if folder in read else load_dataset(folder) for folder in folders]
 
 
 def _bundled(known: Collection[str]) -> list[Dataset]:
-    """Return the data sets of the repository, except those with a known name."""
+    """Return the data sets that the repository contains, except those whose name is in `known`."""
     folders = sorted(path.parent for path in BUNDLED.glob("*/corpus.jsonl"))
     return [load_dataset(folder) for folder in folders if folder.name not in known]
 
 
 def _published(root: Path, judged: Sequence[Dataset], chosen: Collection[str], say: Say) -> list[Page]:
-    """Return the pages about published results, if these results are in the folder."""
+    """Return the chosen pages about published results; an empty list if the folder `published` is missing.
+
+    Raise InvalidInputError if there is no data set either.
+    """
     folder = root / "published"
     if (folder / "sscc.json").is_file():
         say("published: thresholds, ablation, effects by heterogeneity, and the entropy router")
@@ -184,7 +187,7 @@ def _published(root: Path, judged: Sequence[Dataset], chosen: Collection[str], s
 
 
 def _robust(judged: Sequence[Dataset], say: Say) -> list[Page]:
-    """Return the page about the default's regret, over all data sets; an empty list if there is no data set."""
+    """Return a list with the page `robust-default` over all data sets; an empty list if there is no data set."""
     found = []
     for dataset in judged:
         say(f"{dataset.name}: regret and a wrong graph")
@@ -193,7 +196,10 @@ def _robust(judged: Sequence[Dataset], say: Say) -> list[Page]:
 
 
 def search_whole(dataset: Dataset, studies: Sequence[Study]) -> dict[str, SourceRun]:
-    """Search every source of the studies once, with the longest list that any study needs."""
+    """Search every source of the studies once, with the longest list that any study needs; return the results.
+
+    The results are by source.
+    """
     names = {name for study in studies for name in study.sources}
     longest = max(study.limit for study in studies)
     graph = max(study.limit if study.graph_limit is None else study.graph_limit for study in studies)
@@ -205,7 +211,10 @@ def search_whole(dataset: Dataset, studies: Sequence[Study]) -> dict[str, Source
 def run_studies(
     dataset: Dataset, runs: Mapping[str, SourceRun], studies: Sequence[Study], say: Say = lambda line: None
 ) -> dict[str, dict[str, Table]]:
-    """Run the studies on both parts of a data set, with the same searches."""
+    """Run the studies on both parts of a data set's queries, with the search results `runs`.
+
+    Return the tables by study and part.
+    """
     found = {}
     for study in studies:
         say(f"{dataset.name}: {study.name}")
@@ -214,7 +223,10 @@ def run_studies(
 
 
 def run_study(study: Study, dataset: Dataset, runs: Mapping[str, SourceRun]) -> dict[str, Table]:
-    """Run one study on both parts of a data set; values that a part needs are fitted on the other part."""
+    """Run one study on both parts of a data set's queries, and return a table for each part.
+
+    Values that a part needs are fitted on the other part. A part without queries is left out.
+    """
     rows = dict(study.split(dataset))
     parts = {part: _part(study, runs, wanted) for part, wanted in rows.items()}
     out = {}
@@ -238,7 +250,7 @@ def run_study(study: Study, dataset: Dataset, runs: Mapping[str, SourceRun]) -> 
 
 
 def _part(study: Study, runs: Mapping[str, SourceRun], rows: IntArray) -> dict[str, SourceRun]:
-    """Return the study's sources for some of the queries, with lists cut to the study's length."""
+    """Return the results of the study's sources for the queries in `rows`, cut to the study's list lengths."""
     wanted = rows.tolist()
     out = {}
     for name in study.sources:
@@ -249,7 +261,7 @@ def _part(study: Study, runs: Mapping[str, SourceRun], rows: IntArray) -> dict[s
 
 
 def study_page(study: Study, tables: Mapping[str, Mapping[str, Table]]) -> Page:
-    """Return one page: a table per data set with both parts side by side, and then the conclusions."""
+    """Return the page of a study: for each data set a table with both parts side by side, and then the conclusions."""
     parts = [study.question]
     for name, both in tables.items():
         counts = ", ".join(f"{len(one.queries)} {part}" for part, one in both.items())
@@ -286,7 +298,7 @@ def _side_by_side(both: Mapping[str, Table]) -> str:
 
 
 def _differences(both: Mapping[str, Table], measures: Sequence[Measure]) -> str:
-    """Return each system's differences to the baseline, with their intervals."""
+    """Return a Markdown table with each system's differences to the baseline in points, and their 95 % intervals."""
     first = next(iter(both.values()))
     columns = ["system", *(f"{part}: {measure}" for part in both for measure in measures)]
     rows = [
@@ -307,7 +319,7 @@ INTRO = (
 
 
 def _index(target: Path) -> str:
-    """Return the index: all written pages, how many of their claims hold, and on which data sets some do not hold."""
+    """Return the text of the index: links to all written pages, and how many of their claims hold or are refused."""
     texts = {
         name: (target / f"{name}.md").read_text(encoding="utf-8") for name in PAGES if (target / f"{name}.md").exists()
     }
@@ -329,12 +341,18 @@ STARTS = ("Holds", "Refused", "Not decided")
 
 
 def _ten_digits(number: str) -> float:
-    """Return a number with ten digits; later digits vary between runs, because sums are added in different orders."""
+    """Return a number of a JSON text, rounded to ten digits.
+
+    Later digits vary between runs, because sums are added in different orders.
+    """
     return float(f"{float(number):.10g}")
 
 
 def _write(target: Path, pages: Sequence[Page]) -> list[Path]:
-    """Write pages, their figures (the figures of other pages stay), and the index of all pages."""
+    """Write pages, their entries in `figures.json`, and the index of all pages; return the written files.
+
+    The entries of other pages stay.
+    """
     target.mkdir(parents=True, exist_ok=True)
     written = [target / f"{page.name}.md" for page in pages]
     kept, index = target / "figures.json", target / "README.md"

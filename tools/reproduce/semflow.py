@@ -52,14 +52,14 @@ TOP = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Holes:
-    """Where the mass of a walk is, as means over the queries.
+    """The distribution of a walk's probability mass over the entities, as means over the queries.
 
     Parameters
     ----------
     connected, abstract : float
         The share of the entities' mass on the 1 % best connected entities, and on the 1 % most abstract entities.
     level : float
-        Abstractness in [0, 1], weighted by mass.
+        Mean abstractness of the entities in [0, 1], weighted by mass.
     spread : float
         The effective number of entities: exp of the entropy of their mass.
     """
@@ -72,7 +72,7 @@ class Holes:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """Properties of the entities with the most mass, for each of n queries.
+    """Properties of the entities on which a walk has the most mass, for each of n queries.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ class Headline:
 
 
 def headline_of(masses: FloatArray, heights: FloatArray, relevance: FloatArray) -> Headline:
-    """Measure (n, E) masses of entities with (E,) abstractness and (n, E) relevance; equal masses are in row order.
+    """Return the headline of walks, from (n, E) masses, (E,) abstractness `heights` and (n, E) relevance of entities.
 
-    `similar` is NaN if there are fewer than 100 entities.
+    Entities with equal masses are ranked by row. `similar` is NaN if there are fewer than 100 entities.
     """
     order = np.argsort(-masses, axis=1, kind="stable")
     later = np.take_along_axis(relevance, order[:, LATER], axis=1)
@@ -99,7 +99,7 @@ def headline_of(masses: FloatArray, heights: FloatArray, relevance: FloatArray) 
 
 
 def headlines(dataset: Dataset) -> dict[str, tuple[Headline, Headline]]:
-    """Return, for each graph, the headlines of the directed and of the undirected walk.
+    """Return, for each graph (with and without passages), the headlines of the directed and of the undirected walk.
 
     Reconstructed: the paper prints two changes and no formula. The released code contains an experiment that walks over
     the entities alone from the entities of the facts, and records abstractness and relevance of the first hundred
@@ -130,9 +130,9 @@ def headlines(dataset: Dataset) -> dict[str, tuple[Headline, Headline]]:
 
 
 def change_of(directed: FloatArray, undirected: FloatArray) -> tuple[float, float, float]:
-    """Return the change of a mean by the direction, in percent, with its 95 % bootstrap interval.
+    """Return the change of a mean from the undirected to the directed walk, in percent, and its 95 % interval.
 
-    The bootstrap has 10,000 resamples of the queries.
+    The interval is from a bootstrap with 10,000 resamples of the queries.
     """
     rows = np.random.default_rng(0).integers(0, len(directed), (10_000, len(directed)))
     found = 100 * (directed[rows].mean(axis=1) / undirected[rows].mean(axis=1) - 1)
@@ -153,7 +153,7 @@ def _headline_table(found: Mapping[str, tuple[Headline, Headline]]) -> str:
 
 
 def _headline_verdicts(found: Mapping[str, tuple[Headline, Headline]]) -> list[Verdict]:
-    """Return the verdicts on whether the paper's two headline figures occur here."""
+    """Return the verdicts on whether the paper's two headline figures (abstractness, similarity) occur here."""
     changes = {
         name: {graph: change_of(getattr(one, name), getattr(other, name)) for graph, (one, other) in found.items()}
         for name in PRINTED
@@ -188,7 +188,7 @@ def _headline_verdicts(found: Mapping[str, tuple[Headline, Headline]]) -> list[V
 
 
 def can_walk(dataset: Dataset) -> bool:
-    """Return True if a data set has the embedded facts that the walk needs."""
+    """Return True if a data set has the embedded facts that SemFlowRAG's walk needs."""
     try:
         load_facts(dataset)
     except InsufficientDataError:
@@ -197,7 +197,7 @@ def can_walk(dataset: Dataset) -> bool:
 
 
 def answers_of(dataset: Dataset, variants: Mapping[str, FlowParameters]) -> tuple[list[Answers], dict[str, Holes]]:
-    """Return the passages that every variant finds, and where its mass is."""
+    """Return the first ten passages of each query for every variant of the walk, and where each variant's mass is."""
     answers, holes = [], {}
     for name, parameters in variants.items():
         walk, found, masses = FlowWalk(dataset, parameters), {}, []
@@ -212,13 +212,16 @@ def answers_of(dataset: Dataset, variants: Mapping[str, FlowParameters]) -> tupl
 
 
 def _degrees(walk: FlowWalk) -> FloatArray:
-    """Return an (E,) array with the number of links and passages of each entity."""
+    """Return an (E,) array: for each entity, the number of its links plus the number of passages that mention it."""
     links = np.diff(walk.facts.links.tocsr().indptr)
     return np.asarray(links + np.diff(walk.facts.mentions.tocsc().indptr), dtype=np.float64)
 
 
 def holes_of(masses: FloatArray, degrees: FloatArray, heights: FloatArray) -> Holes:
-    """Measure (queries, E) masses; position decides which of equal entities belong to the highest 1 %."""
+    """Return where walks put their mass, from (queries, E) `masses`, (E,) `degrees` and (E,) abstractness `heights`.
+
+    Of equal entities, the first rows belong to the highest 1 %.
+    """
     shares = masses / masses.sum(axis=1, keepdims=True)
     count = max(1, round(TOP * len(heights)))
     connected, abstract = (np.argsort(-by, kind="stable")[:count] for by in (degrees, heights))
@@ -232,7 +235,10 @@ def holes_of(masses: FloatArray, degrees: FloatArray, heights: FloatArray) -> Ho
 
 
 def semflow_page(dataset: Dataset) -> tuple[Page, Table]:
-    """Return the page with the ablations, the sweeps and the black holes on one data set with facts, and the table."""
+    """Return the page `semflow` on one data set with facts, and the table with all variants of the walk.
+
+    The page shows the walk without some of its parts, with other constants, and the entities that collect its mass.
+    """
     variants = dict(ABLATIONS)
     for field, values in SWEEPS.items():
         for value in values:
@@ -288,7 +294,7 @@ def semflow_page(dataset: Dataset) -> tuple[Page, Table]:
 
 
 def _changed(field: str, value: float, *, directed: bool = True) -> FlowParameters:
-    """Return the paper's constants with one of them changed."""
+    """Return the paper's constants with the constant `field` changed, for a directed or an undirected walk."""
     number: dict[str, Any] = {field: value}
     return replace(PAPER, directed=directed, **number)
 
@@ -321,7 +327,7 @@ def _sweep_table(found: Table, names: Mapping[FlowParameters, str]) -> str:
 
 
 def _direction(found: Table) -> list[Verdict]:
-    """Return the verdicts on the claim that gives the paper its name."""
+    """Return the verdicts on the paper's main claim, that a directed walk finds more than an undirected walk."""
     gains = {str(m): 100 * (found[FULL].means[m] - found[UNDIRECTED].means[m]) for m in MEASURES}
     return [
         judge("The directed walk beats the undirected walk with the same seeds", gains, 0.1, shown=points),
@@ -334,7 +340,7 @@ def _direction(found: Table) -> list[Verdict]:
 
 
 def _parts(found: Table) -> list[Verdict]:
-    """Return the verdicts on the loss without each part."""
+    """Return the verdicts on whether the walk loses Recall and LastHop without each of its parts."""
     lost = {name: {m: 100 * (found[FULL].means[m] - found[name].means[m]) for m in MEASURES} for name in PARTS}
     return [
         judge(f"Each part of the walk raises {m}", {n: lost[n][m] for n in PARTS}, 0.1, shown=points) for m in MEASURES
@@ -342,7 +348,10 @@ def _parts(found: Table) -> list[Verdict]:
 
 
 def _holes(holes: Mapping[str, Holes]) -> list[Verdict]:
-    """Return the verdicts on whether the direction keeps mass away from what the paper calls black holes."""
+    """Return the verdicts on whether the direction keeps mass away from "black holes".
+
+    The paper means entities that are well connected or abstract.
+    """
     with_it, without = holes[FULL], holes[UNDIRECTED]
     return [
         judge(
@@ -373,7 +382,7 @@ def _holes(holes: Mapping[str, Holes]) -> list[Verdict]:
 
 
 def _numbers(found: Table, variants: Mapping[str, FlowParameters]) -> list[Verdict]:
-    """Return the verdicts on whether the paper's constants are near the best constants of their sweep."""
+    """Return the verdicts on whether the paper's constants are nearly as good as the best values that were tried."""
     measure, out = MEASURES[0], {}
     for field, values in SWEEPS.items():
         swept = [_changed(field, value) for value in values]

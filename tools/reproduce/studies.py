@@ -38,14 +38,14 @@ RARE = 3
 
 
 def halves(dataset: Dataset) -> dict[str, IntArray]:
-    """Return the rows of the tuning queries and of the confirming queries, by the MD5 of their ids."""
+    """Split the queries into halves by the MD5 of their ids; return the rows of each half (`tune` and `confirm`)."""
     ids = [query.id for query in dataset.queries]
     return {"tune": split_by_id(ids, "tune"), "confirm": split_by_id(ids, "confirm")}
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A question that the data answers.
+    """A comparison of systems on all data sets, which makes one page.
 
     Parameters
     ----------
@@ -109,19 +109,22 @@ def _own(*names: str) -> list[System]:
 
 
 def table_one(dataset: str, other: Rankings) -> list[System]:
-    """Return vectors, RRF and the paper's two configurations."""
+    """Return the systems of the study `table-1`: single sources, RRF, the paper's configurations and the default."""
     found = _own("vector", "graph", "rrf", "paper", "paper-2wiki", "default")
     uncapped = _pipeline(dataset, "percentile", "boltzmann", weight=0.3)
     return [*found, pipeline_system("paper, vector .3, no cap", uncapped, TWO)]
 
 
 def against_rrf(dataset: str, other: Rankings) -> list[System]:
-    """Return the same systems with RRF as the baseline, a comparison that the paper does not report."""
+    """Return the systems of the study `against-rrf`, which the paper does not compare with RRF."""
     return _own("rrf", "vector", "paper", "paper-2wiki", "default")
 
 
 def calibrations(dataset: str, other: Rankings) -> list[System]:
-    """Return four calibrations with the linear and the Boltzmann rule, at the paper's weight and cap."""
+    """Return vectors, RRF, and systems with four calibrations, each fused by the linear and the Boltzmann rule.
+
+    They have the paper's weight and cap. The reference ECDF is fitted on `other`, the rankings of the other part.
+    """
     _, cap = configuration(dataset)
     reference = _reference(other)
     found = _own("vector", "rrf")
@@ -136,7 +139,10 @@ def calibrations(dataset: str, other: Rankings) -> list[System]:
 
 
 def _bent(system: System) -> Answer:
-    """Return the same system on scores transformed by exp(5s); a system that uses only ranks gives the same answer."""
+    """Return a function that answers as `system` does, but from scores that are transformed by exp(5s).
+
+    The answers of a system that uses only ranks do not change.
+    """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         bent = {
@@ -149,7 +155,7 @@ def _bent(system: System) -> Answer:
 
 
 def temperatures(dataset: str, other: Rankings) -> list[System]:
-    """Return systems with the automatic temperature and with fixed temperatures."""
+    """Return vectors, and systems with the Boltzmann rule at the automatic temperature and at fixed temperatures."""
     _, cap = configuration(dataset)
     found = _own("vector")
     auto = _pipeline(dataset, "percentile", "boltzmann", cap)
@@ -161,7 +167,10 @@ def temperatures(dataset: str, other: Rankings) -> list[System]:
 
 
 def caps(dataset: str, other: Rankings) -> list[System]:
-    """Return systems with a cap on the graph list, for both interpretations of the cap."""
+    """Return vectors, and systems with a cap on the graph list.
+
+    A cap cuts the list, or limits the number of passages that the vectors did not return.
+    """
     found = _own("vector")
     for cap in (None, 10, 20, 30, 50, 100):
         pipeline = _pipeline(dataset, "percentile", "boltzmann", cap)
@@ -174,7 +183,7 @@ def caps(dataset: str, other: Rankings) -> list[System]:
 
 
 def explosion(dataset: str, other: Rankings) -> list[System]:
-    """Return systems with the whole graph list of thousands of hits, and systems with a remedy."""
+    """Return systems that fuse the whole graph list of thousands of hits, and systems that limit its effect."""
     found = _own("vector", "graph", "rrf")
     slice_ = _pipeline("", "percentile", "boltzmann", weight=0.3)
     found.append(pipeline_system("paper's rule, vector .3, no cap", slice_, TWO))
@@ -189,7 +198,7 @@ def explosion(dataset: str, other: Rankings) -> list[System]:
 
 
 def convex_or_rrf(dataset: str, other: Rankings) -> list[System]:
-    """Return reciprocal rank fusion and convex combination, with two sources and with three."""
+    """Return systems with reciprocal rank fusion and with convex combination, of two sources and of three."""
     found = _own("rrf", "weighted-rrf", "vector", "graph", "bm25")
     for share in (0.8, 0.7, 0.5, 0.3):
         pipeline = FusionPipeline.convex({"vector": share, "graph": 1 - share})
@@ -205,7 +214,10 @@ def convex_or_rrf(dataset: str, other: Rankings) -> list[System]:
 
 
 def rank_constants(dataset: str, other: Rankings) -> list[System]:
-    """Return reciprocal rank fusion with several rank constants, with equal weights and the design record's weights."""
+    """Return vectors, and systems with reciprocal rank fusion at several rank constants.
+
+    Two sources have equal weights; three sources have the weights of the design record, the project's first document.
+    """
     found = _own("vector")
     for constant in CONSTANTS:
         equal = FusionPipeline.reciprocal_rank(rank_constant=constant)
@@ -217,9 +229,9 @@ def rank_constants(dataset: str, other: Rankings) -> list[System]:
 
 
 def hard_slice(dataset: Dataset) -> dict[str, IntArray]:
-    """Return the rows of the queries whose last hop is not among the vectors' first ten hits, and the other rows.
+    """Return the rows of hard queries (the vectors' first ten hits do not contain the last hop), and of the others.
 
-    Reconstructed: the paper calls 66 queries hard, but gives only their number and the counts.
+    Reconstructed: the paper says how many queries are hard, and how many of them each system answers, but not which.
     """
     ids = [passage.id for passage in dataset.passages]
     hard = np.zeros(len(dataset.queries), dtype=bool)
@@ -230,9 +242,10 @@ def hard_slice(dataset: Dataset) -> dict[str, IntArray]:
 
 
 def exact_matches(dataset: Dataset) -> list[list[str]]:
-    """Return, for each query, the passages that contain one of its quoted phrases or words, if few passages contain it.
+    """Return, for each query, the ids of the passages that match it exactly.
 
-    A word has at least four letters, in upper or lower case.
+    Such a passage contains a phrase that the query quotes, or a word of the query, and at most ``RARE`` passages
+    contain it. A word has at least four letters, in upper or lower case.
     """
     texts = {passage.id: passage.content.casefold() for passage in dataset.passages}
     holders: dict[str, list[str]] = {}
@@ -249,13 +262,13 @@ def exact_matches(dataset: Dataset) -> list[list[str]]:
 
 
 def by_exact_match(dataset: Dataset) -> dict[str, IntArray]:
-    """Return the rows of the queries that a passage matches exactly, and the other rows."""
+    """Return the rows of the queries that have an exact match (see :func:`exact_matches`), and of the others."""
     matched = np.array([bool(held) for held in exact_matches(dataset)], dtype=bool)
     return {"exact": np.flatnonzero(matched), "rest": np.flatnonzero(~matched)}
 
 
 def exact_bonus(dataset: str, other: Rankings) -> list[System]:
-    """Return the pipeline of the design record with exact matches as one more ranked source, at several weights."""
+    """Return baselines, and the design record's fusion with exact matches as a further source, at several weights."""
     found = [*_own("vector", "bm25", "convex-three"), replace(OWN_SYSTEMS["weighted-rrf-three"], name="design record")]
     for weight in (0.35, 1.0, 2.0):
         pipeline = FusionPipeline.reciprocal_rank({**DESIGN, "exact": weight})

@@ -45,7 +45,7 @@ BEST = "best of all"
 
 
 def configurations() -> dict[str, FusionPipeline]:
-    """Return every rule at every weight of the vectors, by name."""
+    """Return a pipeline for every fusion rule at every weight of the vectors, by name."""
     return {
         f"{name}, vector {weight:g}": FusionPipeline(
             calibrator=ListCalibrator(CALIBRATORS.get(name, "percentile")),
@@ -60,19 +60,19 @@ def configurations() -> dict[str, FusionPipeline]:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The results of the configurations on one data set.
+    """The results of trying configurations of fusion on one data set.
 
     Parameters
     ----------
     wins : mapping of str to int
-        Number of last hops found on the tuning half of the hard slice, by configuration.
+        Number of last hops found on the tuning half of the hard queries, by configuration.
     chosen : mapping of str to str
         The best configuration of each rule, and the best of all under ``BEST``.
     tuned : int
         Number of queries that determined the choice.
     hard, whole : Table
-        The chosen configurations, the paper's and the default on the confirming half: on its hard slice, and on all of
-        it.
+        The chosen configurations, the paper's and the default, on the confirming half of the queries: on the hard
+        queries of this half, and on all of them.
     """
 
     wins: Mapping[str, int]
@@ -82,15 +82,15 @@ class Sweep:
     whole: Table
 
     def of(self, name: str) -> int:
-        """Return the number of last hops that a rule's chosen configuration found on the tuning half."""
+        """Return the number of last hops that the chosen configuration of the rule `name` found on the tuning half."""
         return self.wins[self.chosen[name]]
 
 
 def sweep(dataset: Dataset, pipelines: Mapping[str, FusionPipeline]) -> Sweep:
-    """Try every configuration on one half of the hard slice, and the best of each rule on the other half.
+    """Try every configuration on one half of the hard queries, and the best of each rule on the other half.
 
-    The best configuration finds most last hops among the first ten. Of equally good configurations, the one with the
-    higher Recall@5 is chosen, and then the one that was tried first.
+    Return the results of both. The best configuration finds most last hops among the first ten. Of equally good
+    configurations, the one with the higher Recall@5 is chosen, and then the one that was tried first.
     """
     runs = search_sources(ExperimentInput(dataset, LIMIT), TWO)
     both, hard = halves(dataset), hard_slice(dataset)["hard"]
@@ -141,7 +141,7 @@ def sweep(dataset: Dataset, pipelines: Mapping[str, FusionPipeline]) -> Sweep:
 
 
 def sweep_page(datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Callable[[str], object]) -> Page | None:
-    """Return the page about the sweep, over the data sets for which the paper has a setting; None if there is none."""
+    """Return the page `rules-sweep`, over the data sets for which the paper has a setting; None if there is none."""
     pipelines, found = configurations(), dict[str, Sweep]()
     for name in sorted(PAPERS.keys() & datasets.keys()):
         say(f"{name}: {len(pipelines)} configurations")
@@ -157,7 +157,7 @@ def sweep_page(datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: 
 
 
 def page_of(found: Mapping[str, Sweep]) -> Page:
-    """Return the page with the tables and the conclusions from them."""
+    """Return the page `rules-sweep`: a table for each data set in `found`, and the conclusions from the tables."""
     parts = [
         "The paper tries 667 configurations of its rules on its 66 hard queries. It reports 26 wins for its rule, "
         "log-linear, power mean and Tsallis, 25 for copula and Plackett-Luce, and 23 for RRF. The paper does not "

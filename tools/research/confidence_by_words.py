@@ -27,7 +27,7 @@ LEAST = 0.2
 
 
 def judged(corpus, questions):
-    """Return an (n, 2) array: for each question, the share of its words, and the confidence."""
+    """Return an (n, 2) array: for each question, the share of its words in the first hits, and the confidence."""
     graph = build_graph(corpus.passages)
     sources, rows = (GraphSource(graph), LexicalSource(graph)), []
     for question in questions:

@@ -37,7 +37,7 @@ def sentence_evidence(texts, mentions, entities, normalise, tokenize, vocabulary
 
 
 def sentence_weights(weights, evidence, terms, idf, anchored_mass, gain=3.0):
-    """Return the walk's edge weights, multiplied by a factor for the query's words in the edges' sentences.
+    """Return the walk's edge weights, raised if an edge's sentences (:func:`sentence_evidence`) contain query words.
 
     The factor is 1 + gain x A x (the share of the idf of `terms` in the edge's sentences). terms: the query's distinct
     known words that are in none of its names; idf: their idf; A: min(1, anchored mass).

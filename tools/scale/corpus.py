@@ -4,7 +4,7 @@
 
 Real passages are repeated with changed names. In each copy, the names in titles get the copy's own ending, in titles
 and texts alike; so a passage links to the same passages of its copy as the real passage does. All other names get the
-ending of a copy that is drawn by Zipf's law, so that a few names occur in very many passages, and most names in few.
+ending of a copy that is drawn by Zipf's law. So a few names occur in very many passages, and most names in few.
 Embeddings are those of the real passages, shifted by copy and by passage. Everything is determined by the numbers of
 the copy and the passage, so a larger corpus begins with the smaller one.
 """
@@ -42,7 +42,10 @@ def default_data() -> list[Path]:
 
 
 class ZipfCorpus:
-    """The passages, questions and embeddings of a corpus of any size; see the module's docstring."""
+    """The passages, questions and embeddings of a corpus of any size, from real passages with changed names.
+
+    The docstring of the module explains how names are changed.
+    """
 
     def __init__(self, folders: list[Path] | None = None) -> None:
         self.folders = default_data() if folders is None else folders
@@ -116,7 +119,7 @@ class ZipfCorpus:
         return out
 
     def questions(self, count: int, number: int) -> tuple[list[str], np.ndarray[Any, Any], list[list[str]]]:
-        """Return `number` questions of copies that are complete in `count` passages: texts, embeddings, gold ids."""
+        """Return `number` questions whose gold passages are among the first `count`: texts, embeddings, gold ids."""
         copies = max(count // len(self.base), 1)
         vectors = np.concatenate([np.load(each / "queries.f16.npy") for each in self.folders]).astype(np.float32)
         draw = np.random.default_rng(3)

@@ -4,9 +4,9 @@
     [--workers 2] [--speedup 1,2,4,8] [--json FILE]
 
 Every build is a separate process. CPU is the time of the tasks, without an engine's own processes. With --speedup, the
-index is built with the given numbers of processes on this machine. The machine may have fewer cores, so the time of n
-workers is computed from measured processor seconds: the seconds of this process plus, for each map, the seconds of the
-busiest of n workers, if each worker takes the next task when it is free (the critical path).
+index is built with the given numbers of processes on this machine. The machine may have fewer cores. So the time of n
+workers (the critical path) is computed from measured processor seconds. It is the seconds of this process plus, for
+each map, the seconds of the busiest of n workers. Each worker takes the next task when it is free.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def keep(file: Path | None, figures: dict[str, Any]) -> None:
 
 
 def run(program: str, *arguments: object) -> dict[str, float]:
-    """Run a program, and return the figures in its last line."""
+    """Run a Python program given as text, and return the figures that it prints as JSON in its last line."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(program)
         script.flush()
@@ -85,7 +85,10 @@ def run(program: str, *arguments: object) -> dict[str, float]:
 
 
 def busiest(tasks: list[float], workers: int) -> float:
-    """Return the seconds until the last of `workers` workers is done, if each takes the next task when it is free."""
+    """Return the seconds until all tasks are done by `workers` workers, each of which takes the next task when free.
+
+    `tasks` holds the seconds of each task.
+    """
     free = [0.0] * workers
     for one in tasks:
         heapq.heapreplace(free, free[0] + one)
@@ -93,7 +96,11 @@ def busiest(tasks: list[float], workers: int) -> float:
 
 
 def speedup(corpus: Path, folder: Path, shards: int, counts: list[int]) -> dict[str, dict[str, float]]:
-    """Return the processor seconds and the seconds of the critical path, by the number of workers."""
+    """Build the index with each number of workers; return processor seconds and seconds of the critical path.
+
+    The critical path is the time if there are enough cores. It is the seconds of the main process plus, for each map,
+    the seconds of the busiest worker.
+    """
     found = {}
     for workers in counts:
         built = run(PATH, corpus, folder / "many", shards, workers)
@@ -107,7 +114,7 @@ def speedup(corpus: Path, folder: Path, shards: int, counts: list[int]) -> dict[
 
 
 def main() -> None:
-    """Build the indexes, ask the questions, and print the figures."""
+    """Build the indexes with each engine and in one process, ask the questions, and print the figures."""
     reads = argparse.ArgumentParser(description=__doc__)
     reads.add_argument("corpus", type=Path)
     reads.add_argument("queries", type=Path, nargs="?")

@@ -37,7 +37,10 @@ STEPS = ("build", "shards", "open", "search", "share", "update")
 
 
 def private_mb(kind: str = "Dirty") -> float:
-    """Return the memory of this process alone, in MB; "Clean": pages of mapped files that no other process maps."""
+    """Return the memory in MB that only this process holds.
+
+    With "Clean", return the memory of mapped files that no other process maps.
+    """
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(f"Private_{kind}:")) / 1024
 
@@ -48,14 +51,14 @@ def peak_mb() -> float:
 
 
 def clocked(call: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> tuple[Any, float, float]:
-    """Return the return value of a call, its seconds by the clock, and its processor seconds."""
+    """Call a function; return its value, its wall seconds, and its seconds by `clock`, by default processor time."""
     wall, cpu = time.perf_counter(), clock()
     found = call()
     return found, time.perf_counter() - wall, clock() - cpu
 
 
 def build(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Build an index, and save it in a folder."""
+    """Build the index of `size` passages, and save it in a folder; return times, memory and size in MB."""
     from phasegraph.graph.corpus.folder import Folder
     from phasegraph.graph.index.graph_index import GraphIndex
 
@@ -73,7 +76,7 @@ def build(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace
 
 
 def shards(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Build the index in shards, from files to a folder, in one process without workers."""
+    """Build the index in shards, from files to a folder, in one process without workers; return times and memory."""
     from phasegraph.distributed import build_index
 
     files, out = (folder.with_name(f"{folder.name}-{name}") for name in ("files", "shards"))
@@ -93,7 +96,7 @@ def shards(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
 
 
 def open_index(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> Mapping[str, object]:
-    """Open the index, for updates and for searches."""
+    """Open the index for updates, for searches and without checks; return time and memory of each way."""
     from phasegraph.graph import GraphSource, load_graph
     from phasegraph.graph.index.graph_index import GraphIndex
 
@@ -131,7 +134,7 @@ def open_index(made: ZipfCorpus, size: int, folder: Path, options: argparse.Name
 
 
 def search(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Search the index with every way of comparing."""
+    """Search the index with every way of comparing passages in `options.ways`; return times, memory and recall."""
     from phasegraph.graph import GraphSource, WalkSettings, load_graph
     from phasegraph.ranking import Ranking
 
@@ -168,7 +171,7 @@ def search(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
 
 
 def nearest(held: Any, vectors: Any, count: int) -> list[tuple[list[int], Any]]:
-    """Return the rows and cosines of the passages nearest to each question; the vectors are read in blocks."""
+    """Return, for each question, the rows and cosines of the `count` nearest passages; vectors are read in blocks."""
     rows = np.empty((len(vectors), 0), dtype=np.int64)
     near = np.empty((len(vectors), 0), dtype=np.float32)
     for first in range(0, len(held), 50_000):
@@ -185,7 +188,10 @@ def nearest(held: Any, vectors: Any, count: int) -> list[tuple[list[int], Any]]:
 
 
 def update(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Add two batches and remove the first, as a retriever of the folder does, and then merge all changes."""
+    """Add two batches of passages, remove the first, and merge all changes; return times and memory.
+
+    The changes are logged in the folder, as by a retriever of the folder.
+    """
     from phasegraph.graph.corpus.corpus import Corpus
     from phasegraph.graph.corpus.folder import Folder
 
@@ -212,7 +218,7 @@ def update(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
 
 
 def share(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Search the index in four processes at once; return the private memory of each, and the memory of all together."""
+    """Search the index in four processes at once; return the private memory of each, and the memory of all in MB."""
     context = multiprocessing.get_context("spawn")
     questions = made.questions(size, options.queries)[:2]
     barrier, said = context.Barrier(PROCESSES), context.Queue()
@@ -252,7 +258,10 @@ def _held() -> dict[str, float]:
 
 
 def growth(figures: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Return the exponent of the size for every figure that the smallest and the largest corpus have."""
+    """Return, for each figure, the exponent e for which it grows as size ** e from the smallest to the largest corpus.
+
+    Figures that are missing or 0 for one of the two sizes are left out.
+    """
     sizes = sorted(map(int, figures))
     if len(sizes) < 2:
         return {}
@@ -273,7 +282,7 @@ def _flat(value: dict[str, Any], before: str = "") -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure every size and write the figures."""
+    """Measure every step at every size in separate processes, and write the figures and their growth."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", type=int, nargs="+")
     parser.add_argument("--work", type=Path, help="folder for the indexes; default: one that is removed")

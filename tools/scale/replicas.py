@@ -2,8 +2,8 @@
 
     python tools/scale/replicas.py [FOLDER] [--replicas 3] [--questions 50] [--callers 4]
 
-Starts `phasegraph serve` so many times on loopback, over one folder (default: the bundled passages, indexed for the
-run), and a balancer that hands requests to the servers in turn. Then:
+The program starts several processes of `phasegraph serve` on loopback over one folder (default: an index of the bundled
+passages). It also starts a balancer that hands requests to the servers in turn. Then:
 
 1. Every server and the balancer answer every question; the bytes of the answers are compared.
 2. Callers ask the balancer without a pause. Meanwhile each server is taken out of the turn, stopped once its requests
@@ -40,7 +40,7 @@ _SERVE = "import sys; from phasegraph.apps.cli import main; sys.exit(main())"
 
 
 class Replica:
-    """A server of the folder in a separate process, and the number of requests that it is answering."""
+    """A server of a folder in a separate process, which counts the requests that it is answering."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Replica:
         self.start()
 
     def start(self) -> None:
-        """Start the process, and wait until it answers."""
+        """Start the server's process, and wait until it answers."""
         command = [sys.executable, "-c", _SERVE, "serve", str(self.folder), "--transport", "http", "--port", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         stream, said = self.process.stderr, list[str]()
@@ -73,7 +73,7 @@ class Replica:
         return False
 
     def stop(self) -> None:
-        """Stop the process after it has answered its requests; it gets no new requests."""
+        """Stop the server's process after it has answered its requests; the balancer must send no new requests."""
         with self._turn:
             if not self._turn.wait_for(lambda: not self.busy, PATIENCE):
                 raise SystemExit("a server does not finish its requests")
@@ -81,7 +81,7 @@ class Replica:
         self.process.wait(PATIENCE)
 
     def ask(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Return the status and body of a request's answer; raise ConnectionError if the server is not reachable."""
+        """Send a POST request; return the answer's status and body, or raise ConnectionError if it cannot be sent."""
         with self._turn:
             self.busy += 1
         line = http.client.HTTPConnection(self.address, timeout=60)
@@ -116,14 +116,14 @@ class Balancer:
                 self.wfile.write(answer)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Write no log."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.address = f"127.0.0.1:{self.server.server_port}"
 
     def ask(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Return the answer of the next server that can be reached."""
+        """Return the status and body of the next server that can be reached; status 503 if none can."""
         for _ in range(2 * self._count):
             with self._lock:
                 replica = next(self._turns)
@@ -135,7 +135,7 @@ class Balancer:
 
 
 def answer_of(address: str, question: str, k: int = 10) -> bytes:
-    """Return the bytes of the answer to a search; raise SystemExit if the search fails."""
+    """Return the bytes of the server's answer to a search; raise SystemExit if the search fails."""
     status, found = post(address, question, k)
     if status != 200:
         raise SystemExit(f"{address} answered {status}: {found[:200]!r}")
@@ -143,7 +143,7 @@ def answer_of(address: str, question: str, k: int = 10) -> bytes:
 
 
 def post(address: str, question: str, k: int = 10) -> tuple[int, bytes]:
-    """Return the status and body of a search; the status is 0 if there was no answer."""
+    """Ask the server at `address` for `k` passages; return status and body, or 0 and the error's text."""
     body = json.dumps({"query": question, "k": k}).encode()
     line = http.client.HTTPConnection(address, timeout=60)
     try:
@@ -158,7 +158,7 @@ def post(address: str, question: str, k: int = 10) -> tuple[int, bytes]:
 
 @contextlib.contextmanager
 def served(folder: Path, count: int) -> Iterator[tuple[list[Replica], Balancer]]:
-    """Run servers of a folder and a balancer for the time of the ``with`` block."""
+    """Run `count` servers of a folder, and a balancer, for the time of the ``with`` block; yield both."""
     replicas: list[Replica] = []
     try:
         replicas.extend(Replica(folder) for _ in range(count))
@@ -175,7 +175,10 @@ def served(folder: Path, count: int) -> Iterator[tuple[list[Replica], Balancer]]
 def update_under_load(
     replicas: Sequence[Replica], balancer: Balancer, questions: Sequence[str], callers: int
 ) -> tuple[int, list[str]]:
-    """Replace each server while callers ask; return the number of answered requests, and the other requests' errors."""
+    """Replace each server in turn while `callers` threads ask questions without a pause.
+
+    Return the number of answered requests, and the errors of the other requests.
+    """
     over, lock = threading.Event(), threading.Lock()
     answered, failed = [0], list[str]()
 
@@ -207,7 +210,7 @@ def update_under_load(
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Serve, compare, update, and print the figures."""
+    """Serve a folder, compare the answers, replace the servers under load, compare again, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--replicas", type=int, default=3)

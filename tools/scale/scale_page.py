@@ -20,12 +20,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def number(value: float) -> str:
-    """Return a figure as text, with the necessary number of decimals."""
+    """Return a figure as text with three digits, or as a whole number from 100 on."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
 def main() -> None:
-    """Write the page."""
+    """Write docs/research/scale.md."""
     kept = json.loads(FIGURES.read_text())
     sizes: dict[str, Any] = kept["sizes"]
     names = sorted(sizes, key=int)

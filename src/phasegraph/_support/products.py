@@ -22,9 +22,9 @@ def times_vector(matrix: Any, vector: Any) -> Any:
     A helper thread of OpenBLAS keeps a processor busy for several milliseconds after a product of one millisecond. A
     single thread reads memory as quickly.
 
-    The result is compared here with a product that OpenBLAS computes on a single thread. For vectors of up to 2,303
-    numbers, all rows except the last n % 4 rows are identical to the bit; these last rows may differ in their last
-    digits. For longer vectors, every row may differ in its last digits.
+    The result can differ in its last digits from a product that OpenBLAS computes on a single thread. For vectors of up
+    to 2,303 numbers, only the last n % 4 numbers of the result can differ; all others are identical to the bit. For
+    longer vectors, every number can differ.
 
     Parameters
     ----------

@@ -90,18 +90,29 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
         If the document is damaged, has another kind, or has a format version above `newest`.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
-        raise IntegrityError(f"the file must have at most {MAX_DOCUMENT_BYTES} bytes; got {len(data)}")
+        raise IntegrityError(
+            f"the file must have at most {MAX_DOCUMENT_BYTES} bytes; got {len(data)}: check the path, or restore the "
+            "file from a backup"
+        )
     try:
         document = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise IntegrityError("the file is not JSON in UTF-8: it is damaged, or phasegraph did not write it") from error
+        raise IntegrityError(
+            "the file is not JSON in UTF-8: it is damaged, or phasegraph did not write it. Check the path, or restore "
+            "the file from a backup"
+        ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise IntegrityError("phasegraph did not write this file: check the path")
     if document.get("kind") != kind:
-        raise IntegrityError(f"the file must be of kind {kind!r}; got {str(document.get('kind'))[:80]!r}")
+        raise IntegrityError(
+            f"the file must be of kind {kind!r}; got {str(document.get('kind'))[:80]!r}: check the path"
+        )
     version = document.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise IntegrityError(f"version must be an integer >= 1; got {str(version)[:80]!r}")
+        raise IntegrityError(
+            f"version must be an integer >= 1; got {str(version)[:80]!r}, so the file is damaged: restore it from a "
+            "backup"
+        )
     if version > newest:
         raise IntegrityError(
             f"this release reads {kind} files up to version {newest}, and this file is newer: version {version}. "
@@ -112,7 +123,8 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
         raise IntegrityError("the field 'body' is missing, so the file is damaged: restore it from a backup")
     if deeper(body, _DEEPEST):
         raise IntegrityError(
-            f"values must be nested at most {_DEEPEST} levels deep: the file is damaged, or phasegraph did not write it"
+            f"values must be nested at most {_DEEPEST} levels deep: the file is damaged, or phasegraph did not write "
+            "it. Check the path, or restore the file from a backup"
         )
     try:
         intact = document.get("sha256") == _digest(_canonical(body))
@@ -516,7 +528,8 @@ def _read_bundle(
     entries, content = document.get("arrays"), document.get("content")
     if not isinstance(entries, dict) or not isinstance(content, dict) or len(entries) > _MOST_ARRAYS:
         raise IntegrityError(
-            f"{MANIFEST}: 'arrays' and 'content' are not mappings, so the file is damaged: restore it from a backup"
+            f"{MANIFEST}: 'arrays' and 'content' must be mappings, with at most {_MOST_ARRAYS} arrays; they are not, "
+            "so the file is damaged: restore it from a backup"
         )
     with ExitStack() as opened:  # open all files first, because a writer may then delete them without harm
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
@@ -692,7 +705,8 @@ def _write_array(target: Path, name: str, array: NDArray[np.generic] | StreamedA
 def _opened(target: Path, entry: object) -> BufferedReader:
     if not isinstance(entry, dict) or not _FILE.fullmatch(str(entry.get("file"))):
         raise IntegrityError(
-            f"{MANIFEST}: the file name of an array is invalid, so the file is damaged: restore it from a backup"
+            f"{MANIFEST}: the file name of an array is invalid in {entry!r:.80}, so the file is damaged: restore it "
+            "from a backup"
         )
     file = target / str(entry["file"])
     if not file.is_file():
@@ -750,7 +764,10 @@ def _read_array(
         else:
             array = np.frombuffer(handle.read(), dtype).reshape(shape)
     except (ValueError, OverflowError, MemoryError) as error:
-        raise IntegrityError(f"{name}: {size} bytes cannot be read: {error}") from error
+        raise IntegrityError(
+            f"{name}: the array of {size} bytes cannot be read: {error}. Free memory; if enough memory is free, the "
+            "file is damaged: restore it from a backup"
+        ) from error
     if not dtype.isnative:
         array = array.astype(dtype.newbyteorder("="))
     array.setflags(write=False)

@@ -91,7 +91,9 @@ def check_flat(name: str, values: object) -> FloatArray:
         raise InvalidInputError(f"{name} must be a flat array; got shape {array.shape}")
     finite = np.isfinite(array)
     if not finite.all():
-        raise InvalidInputError(f"{name} must be finite; got {float(array[~finite][0])!r}")
+        raise InvalidInputError(
+            f"{name} must be finite; got {float(array[~finite][0])!r} at position {int(np.argmin(finite))}"
+        )
     return array
 
 

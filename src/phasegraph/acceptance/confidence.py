@@ -174,7 +174,10 @@ class ConfidenceModel:
             check_number("ConfidenceModel.bar", self.bar, minimum=None)
         check_range("ConfidenceModel.width", self.width, ends="(]")
         if (self.slope is None) != (self.intercept is None):
-            raise InvalidInputError("give both ConfidenceModel.slope and .intercept, or neither")
+            raise InvalidInputError(
+                "give both ConfidenceModel.slope and .intercept, or neither; got the values "
+                f"{self.slope!r} and {self.intercept!r}"
+            )
         if self.slope is not None and self.intercept is not None:
             check_range("ConfidenceModel.slope", self.slope, ends="(]")
             check_number("ConfidenceModel.intercept", self.intercept, minimum=None)

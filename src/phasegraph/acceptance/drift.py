@@ -105,7 +105,8 @@ def check_drift(
     flags = None if labels is None else np.asarray(labels)
     if flags is not None and (flags.shape != values.shape or not np.isin(flags, (0, 1)).all()):
         raise InvalidInputError(
-            "labels must contain 0 or 1 for each score; got another value or another number of labels"
+            f"labels must contain 0 or 1 for each of {len(values)} scores; got shape {flags.shape}: "
+            f"{flags.tolist()!r:.80}"
         )
     names, groups = number_queries(queries)
     count = len(names)

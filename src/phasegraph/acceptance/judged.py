@@ -84,9 +84,15 @@ class JudgedScores:
         if not len(scores):
             raise InsufficientDataError("JudgedScores.scores is empty: give at least one judged hit")
         if not np.isfinite(scores).all():
-            raise InvalidInputError("JudgedScores.scores must be finite; got NaN or infinity")
+            raise InvalidInputError(
+                f"JudgedScores.scores must be finite; got {scores[~np.isfinite(scores)][0]} at position "
+                f"{int(np.argmin(np.isfinite(scores)))}"
+            )
         if labels.dtype.kind not in "biuf" or not ((labels == 0) | (labels == 1)).all():
-            raise InvalidInputError("JudgedScores.labels must be 0 or 1; got another value")
+            raise InvalidInputError(
+                "JudgedScores.labels must be 0 or 1; got "
+                f"{next((one for one in labels.tolist() if one not in (0, 1)), labels.dtype)!r:.80}"
+            )
         if labels.all() or not labels.any():
             kind = "relevant" if labels.all() else "not relevant"
             raise InsufficientDataError(
@@ -197,7 +203,7 @@ def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[objec
     try:
         groups = [rows.setdefault(name, len(rows)) for name in queries]
     except TypeError as error:
-        raise InvalidTypeError("queries must be hashable, for example ids; got a query that is not hashable") from error
+        raise InvalidTypeError(f"queries must be hashable, for example ids; {error}") from error
     return tuple(rows), np.array(groups, dtype=np.intp)
 
 

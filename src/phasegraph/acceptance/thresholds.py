@@ -161,7 +161,7 @@ class Threshold:
     def revoke(self, reason: str, /) -> Threshold:
         """Return a copy of the threshold whose guarantee is withdrawn; the reason must not be blank."""
         if not reason.strip():
-            raise InvalidInputError("Threshold.revoke needs a reason that is not blank")
+            raise InvalidInputError(f"Threshold.revoke needs a reason that is not blank; got {reason!r}")
         return replace(self, revoked=reason)
 
     def to_dict(self) -> dict[str, object]:

@@ -131,7 +131,10 @@ def rows_of(
         )
     flat = column.flatten()
     if len(flat) % len(rows) or len(set(arrow().compute.list_value_length(column).unique().to_pylist())) != 1:
-        raise InvalidInputError(f"the column {EMBEDDING!r} must contain lists of equal length")
+        raise InvalidInputError(
+            f"the column {EMBEDDING!r} must contain lists of equal length; got the lengths "
+            f"{sorted(arrow().compute.list_value_length(column).unique().to_pylist())!r:.80}"
+        )
     return rows, flat.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
 
 

@@ -173,7 +173,9 @@ class Stated:
             names, texts = (_texts(arrays, name, start, stop) for name in ("names", "texts"))
             for row, name, text in zip(arrays["rows"][start:stop].tolist(), names, texts, strict=True):
                 if ids[row - self.first] != name:  # another id with the same digest
-                    raise InvalidInputError(f"triples: passage {name!r} is not in the corpus")
+                    raise InvalidInputError(
+                        f"triples: passage {name!r} is not in the corpus: add the passage, or remove its triples"
+                    )
                 out[name] = Extraction(name, triples=json.loads(text))
         return out
 

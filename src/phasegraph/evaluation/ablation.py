@@ -177,7 +177,10 @@ def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
             for name, one in state["configs"].items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(f"{file.name} is not a table of configurations with ndcg and f1 per query") from error
+        raise InvalidInputError(
+            f"{file.name} is not a table of configurations with ndcg and f1 per query "
+            f"({type(error).__name__}: {error}): check the path"
+        ) from error
     values = {_FULL: found.get(_FULL, {})}
     for stage in (name for one in stages for name in (_EIGHT if one == "all" else (one,))):
         rows = [row for row in PUBLISHED.get(stage, (stage,)) if f"wo_{row}" in found]
@@ -237,7 +240,9 @@ def ablate(
     wanted = list(dict.fromkeys(name for one in stages for name in (STAGES if one == "all" else (one,))))
     unknown = [one for one in wanted if one not in STAGES]
     if unknown or not wanted:
-        raise InvalidInputError(f"stages must be among all, {', '.join(STAGES)}; got {', '.join(unknown) or 'none'}")
+        raise InvalidInputError(
+            f"stages must be 'all', or among {', '.join(STAGES)}; got {', '.join(unknown) or 'none'}"
+        )
     bench, notes = _Bench(inputs, models), []
     if "facts" in wanted:
         try:

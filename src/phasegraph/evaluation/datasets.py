@@ -504,7 +504,11 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
         raise wrong(root / "queries.f16.npy", None, message)
     rows = [row for row, query in enumerate(listed) if query.judgement.hops]
     if not rows:
-        raise wrong(root / "queries.jsonl", None, "no passage covers any gold span of any query")
+        raise wrong(
+            root / "queries.jsonl", None,
+            "no passage covers any gold span of any query: check that the spans and the passages come from the same "
+            "documents",
+        )  # fmt: skip
     triples = None
     if (root / "triples.jsonl").is_file():
         read = read_openie(root / "triples.jsonl", passages, entities=False, strict=True)

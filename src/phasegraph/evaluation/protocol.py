@@ -83,7 +83,10 @@ def _split(dataset: Dataset, name: str, *, or_all: bool = False) -> Dataset:
     if not rows and or_all and not any("split" in query.extra for query in dataset.queries):
         return dataset
     if not rows:
-        raise InvalidInputError(f"{dataset.name}: no query has the split {name!r}")
+        raise InvalidInputError(
+            f"{dataset.name}: no query has the split {name!r}; the splits of the queries are: "
+            f"{', '.join(sorted({str(query.extra.get('split', 'none')) for query in dataset.queries}))}"
+        )
     return dataset.subset(rows)
 
 

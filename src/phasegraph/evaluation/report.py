@@ -80,7 +80,8 @@ def score_distributions(
     names = sorted(before)
     if not names or names != sorted(after) or any(len(before[n]) == 0 or len(after[n]) == 0 for n in names):
         raise InvalidInputError(
-            f"before and after must contain scores of the same sources; got {names}, {sorted(after)}"
+            f"before and after must contain the same sources, each with at least one score; got the sources {names} "
+            f"and {sorted(after)}"
         )
     if gold is not None and any(len(gold.get(name, ())) != len(before[name]) for name in names):
         raise InvalidInputError(
@@ -266,7 +267,9 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
     """
     values, right = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=np.bool_)
     if not len(values) or values.shape != right.shape:
-        raise InvalidInputError(f"scores and relevant must have one entry per query; got {values.shape}, {right.shape}")
+        raise InvalidInputError(
+            f"scores and relevant must have one entry per query; got shapes {values.shape} and {right.shape}"
+        )
     order = np.argsort(-values, kind="stable")
     kept = np.arange(1, len(values) + 1)
     figure, (axes,) = new_figure(6.5, 3.4)

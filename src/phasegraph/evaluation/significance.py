@@ -48,7 +48,10 @@ def _differences(values: ArrayLike) -> FloatArray:
             f"differences must be a one-dimensional array of at least one value; got shape {array.shape}"
         )
     if not np.isfinite(array).all():
-        raise InvalidInputError("differences must be finite; leave out the queries that are not scored")
+        raise InvalidInputError(
+            f"differences must be finite; got {array[~np.isfinite(array)][0]} at position "
+            f"{int(np.argmin(np.isfinite(array)))}: leave out the queries that are not scored"
+        )
     return array
 
 
@@ -224,7 +227,10 @@ def _table(columns: FloatArray) -> tuple[FloatArray, BoolArray]:
         given = f"{columns.shape} {columns.dtype}" if isinstance(columns, np.ndarray) else type(columns).__name__
         raise InvalidInputError(f"columns must be an (n, c) array of floats; got {given}")
     if np.isinf(columns).any():
-        raise InvalidInputError("columns must be finite, or NaN for a query that is left out; got infinity")
+        raise InvalidInputError(
+            "columns must be finite, or NaN for a query that is left out; got infinity in row "
+            f"{int(np.argmax(np.isinf(columns).any(axis=1)))}"
+        )
     if not len(columns):
         raise InsufficientDataError("columns must have at least one row; got 0 rows")
     scored = ~np.isnan(columns)
@@ -361,9 +367,12 @@ def wins_and_losses(system: FloatArray, baseline: FloatArray) -> tuple[int, int]
     (1, 1)
     """
     if system.shape != baseline.shape:
-        raise InvalidInputError(f"both systems need one value per query; got {system.shape}, {baseline.shape}")
+        raise InvalidInputError(f"both systems need one value per query; got shapes {system.shape}, {baseline.shape}")
     if (np.isnan(system) != np.isnan(baseline)).any():
-        raise InvalidInputError("both systems must be scored on the same queries; a query is NaN for one system only")
+        raise InvalidInputError(
+            "both systems must be scored on the same queries; the query in row "
+            f"{int(np.argmax(np.isnan(system) != np.isnan(baseline)))} is NaN for one system only"
+        )
     return int((system > baseline).sum()), int((system < baseline).sum())
 
 

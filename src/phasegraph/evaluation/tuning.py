@@ -518,7 +518,8 @@ def tune(
     held = set((split_by_id(keys, "confirm") if confirmation is None else np.asarray(confirmation)).tolist())
     if not held <= set(range(len(ids))):
         raise InvalidInputError(
-            f"confirmation must contain rows of the {len(ids)} judged queries; got {sorted(held)[-1]}"
+            f"confirmation must contain rows of the {len(ids)} judged queries; got "
+            f"{sorted(held - set(range(len(ids))))[0]} (rows count from 0)"
         )
     tuning, confirming = whole.rows(sorted(scored - held)), whole.rows(sorted(scored & held))
     shared = sorted(set(tuning.groups) & set(confirming.groups))

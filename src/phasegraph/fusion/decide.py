@@ -224,9 +224,11 @@ def _depth(pipeline: FusionSettings) -> int:
 def _group(
     group_by: GroupBy, rows: IntArray, adjusted: Adjusted, final: FloatArray, depth: int
 ) -> tuple[IntArray, FloatArray]:
-    """Return the row of the best passage of each document, and the final values with the documents' bonuses.
+    """Return the row of the best passage of each document, and the final values of all candidates.
 
-    At most `depth` documents are returned, best first. `rows` are the rows of the accepted candidates.
+    If ``group_by.score`` is "sum", the final value of a document's best passage includes the positive values of the
+    document's other passages. At most `depth` rows are returned, best document first. `rows` are the rows of the
+    accepted candidates.
     """
     ids, total, factors = adjusted.candidates.ids, adjusted.total, adjusted.factors
     groups = group_by.group(ids, rows, final, adjusted.context)

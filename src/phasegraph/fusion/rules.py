@@ -420,7 +420,10 @@ def checked(values: FloatArray, weights: PerSource, /) -> tuple[FloatArray, Floa
     if matrix.ndim != 2 or matrix.shape[1] < 1:
         raise InvalidInputError(f"values must be an (n, m) array with at least one source; got shape {matrix.shape}")
     if np.isinf(matrix).any():
-        raise InvalidInputError("values must be finite or NaN (= not returned); got infinity")
+        raise InvalidInputError(
+            "values must be finite or NaN (= not returned); got infinity in row "
+            f"{int(np.argmax(np.isinf(matrix).any(axis=1)))}"
+        )
     count = matrix.shape[1]
     factors = np.ones(count) if weights is None else np.asarray(weights, dtype=np.float64)
     if factors.shape != (count,):
@@ -434,7 +437,8 @@ def check_percentiles(matrix: FloatArray, /) -> FloatArray:
     """Return `matrix`; raise InvalidInputError unless each entry is a percentile in [0, 1] or NaN."""
     if np.nanmin(matrix, initial=0.0) < 0 or np.nanmax(matrix, initial=1.0) > 1:
         raise InvalidInputError(
-            "values must be percentile ranks in [0, 1] for this rule: calibrate with 'percentile' first"
+            "values must be percentile ranks in [0, 1] for this rule; got values from "
+            f"{np.nanmin(matrix):g} to {np.nanmax(matrix):g}: calibrate with 'percentile' first"
         )
     return matrix
 

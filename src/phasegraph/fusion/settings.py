@@ -94,7 +94,9 @@ def check_rule_options(
     except InvalidInputError as error:
         raise type(error)(f"rule_options of {rule!r}: {error}") from error
     except Exception as error:
-        raise InvalidTypeError(f"rule_options of {rule!r} have a value of a wrong type; got {dict(options)}") from error
+        raise InvalidTypeError(
+            f"rule_options of {rule!r} have a value of a wrong type; got {dict(options)}: {error}"
+        ) from error
     return MappingProxyType({**options, **held})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -23,7 +24,10 @@ def prior_from_dict(state: Mapping[str, object]) -> Prior:
     except InvalidTypeError:
         raise
     except TypeError as error:
-        raise InvalidInputError(f"prior {name!r} does not take the options {sorted(options)}") from error
+        raise InvalidInputError(
+            f"prior {name!r} takes the options {', '.join(inspect.signature(PRIORS[str(name)]).parameters)}; got "
+            f"{sorted(options)}"
+        ) from error
 
 
 _KINDS = (UnitPrior, RecencyPrior, ExactMatchBonus, SuperpositionPrior)

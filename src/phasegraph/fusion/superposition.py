@@ -71,6 +71,9 @@ def superposition(
 ) -> Superposition:
     """Compute the relevance of passages (a mean of similarity, recency and authority), their energy and amplitude.
 
+    The formulas come from the "quantum document", a design document that describes retrieval in terms of quantum
+    mechanics.
+
     Parameters
     ----------
     cosine, authority : (n,) array_like of float
@@ -84,11 +87,11 @@ def superposition(
         gamma.
     decay_per_hour : float, default 0.25
         Rate of the exponential decay of recency per hour, >= 0. At 0.25, recency halves every 2.8 hours and is 0.0025
-        after a day. The document uses the same number, 0.25, for this rate and for the weight of recency.
+        after a day. The quantum document uses the same number, 0.25, for this rate and for the weight of recency.
     h, k : float, default 1 and 0.1
         Factors of frequency and of ``1 - recency`` in the energy, finite.
     hbar : float, default 1
-        Divisor of the energy in the phase, > 0; the document states no value.
+        Divisor of the energy in the phase, > 0; the quantum document states no value.
 
     Returns
     -------
@@ -100,8 +103,8 @@ def superposition(
     ``relevance = 0.6 * cosine + 0.25 * recency + 0.15 * authority`` with the default weights,
     ``energy = h * frequency + k * (1 - recency)`` and ``amplitude = sqrt(relevance) * exp(i * energy / hbar)``. The
     energy affects only the phase, and the phase affects no other output: amplitudes are never added. The probability
-    of a passage therefore equals the weighted mean. The document's code squares the relevance, but its formulas do
-    not; this function follows the formulas.
+    of a passage therefore equals the weighted mean. The code in the quantum document squares the relevance, but its
+    formulas do not; this function follows the formulas.
     """
     if len(weights) != 3 or min(weights) < 0 or abs(math.fsum(weights) - 1.0) > _SUM_ERROR:
         raise InvalidInputError(f"weights must be three numbers >= 0 that sum to 1; got {weights!r}")

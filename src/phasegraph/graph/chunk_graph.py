@@ -461,7 +461,9 @@ def _fitting(name: str, given: Sequence[Any], count: int, kind: Any) -> list[Any
             f"{name} must contain only {getattr(kind, '__name__', kind)}; row {bad} is {values[bad]!r:.80}"
         )
     if name == "positions" and not np.isfinite(values).all():
-        raise InvalidInputError("positions must be finite; a position is NaN or infinite")
+        raise InvalidInputError(
+            f"positions must be finite; the position in row {int(np.argmin(np.isfinite(values)))} is NaN or infinite"
+        )
     return values
 
 

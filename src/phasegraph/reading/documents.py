@@ -55,7 +55,7 @@ def decoded(data: bytes) -> str:
         if data.startswith(mark):
             return data.decode(encoding, "replace")
     if b"\0" in data:
-        raise InvalidInputError("the file is not text")
+        raise InvalidInputError("the file is not text, because it contains a zero byte")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -269,7 +269,9 @@ def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
     weights = pipeline.weights
     wanted = [name for name in gatherer.settings if weights is None or weights[name] > 0]
     if not wanted:
-        raise InvalidInputError("weights must not all be 0 for the given sources")
+        raise InvalidInputError(
+            f"weights must not all be 0 for the given sources, which are {', '.join(map(repr, gatherer.settings))}"
+        )
     for name in wanted:
         wanted.extend(one for one in gatherer.settings[name].depends_on if one not in wanted)
     return tuple(sorted(wanted))

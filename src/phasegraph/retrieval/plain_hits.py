@@ -20,8 +20,8 @@ TEXT_KEYS = ("text", "page_content", "content")
 class PlainHit:
     """A hit without a framework's type: a text with metadata, or only the `id` of a passage.
 
-    If the hit has a text, `id` is not set. The id is then read from the metadata, which are the other columns of the
-    row.
+    If the hit has a text, `id` is None, and the id is later read from the metadata. If the hit was a row of a table (a
+    mapping), the metadata are the columns of the row without the text.
     """
 
     read: ClassVar[frozenset[str]] = frozenset((*ID_KEYS, *SCORE_KEYS))

@@ -349,15 +349,16 @@ def evaluate(
 ) -> None:
     """Measure systems on a folder of queries, passages and embeddings, and print one table with exact tests.
 
-    For each measure, the row best-simple shows the best value of vectors, BM25 and the frameworks' fusions of vectors,
-    BM25 and the walk. The last line recommends plain vectors, a fusion or the default, from the figures and their
-    intervals. PageRecall, Pages and MRR are measured if questions have the field pages, and passages the field source.
+    For each measure, the row best-simple shows the best value of the simple systems. These are vectors alone, BM25
+    alone, and the fusions that the frameworks offer, of two or three of vectors, BM25 and the walk. The last line
+    recommends plain vectors, a fusion or the default, from the figures and their intervals. PageRecall, Pages and MRR
+    are measured if questions have the field pages, and passages the field source.
 
     With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause.
 
-    A saved pipeline adds the row 'tuned'. The baseline is always a row. With --protocol, the tables show the part that
-    the protocol tests. With --retriever, your own retrievers are measured instead of the systems. With --ablate, one
-    pipeline is measured with and without its stages; simple functions replace the models.
+    A saved pipeline adds the row 'tuned'. The baseline is always a row. With --protocol, the tables show the part of
+    the queries that the protocol tests. With --retriever, your own retrievers are measured instead of the systems. With
+    --ablate, one pipeline is measured with and without its stages; simple functions replace the models.
     """
     if stages is not None:
         check_heeded(context, "--ablate", {"folder", "stages", "fetch_k", "graph", "json_to"})
@@ -839,7 +840,8 @@ def labels_of(dataset: Dataset, field: str) -> list[str]:
     if not any(field in query.extra for query in dataset.queries):
         known = sorted({name for query in dataset.queries for name in query.extra})
         raise InvalidInputError(
-            f"--by: no query of {dataset.name} has the field {field!r}; they have {', '.join(known)}"
+            f"--by: no query of {dataset.name} has the field {field!r}; the queries have the fields: "
+            f"{', '.join(known) or 'none'}"
         )
     values = [query.extra.get(field, "–") for query in dataset.queries]
     return [" + ".join(map(str, value)) if isinstance(value, list) else str(value) for value in values]

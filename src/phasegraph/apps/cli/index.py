@@ -128,7 +128,7 @@ def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
     if given.tokenizer not in (None, _tokenizer_of(old)):
         raise InvalidInputError(
             f"--tokenizer must be the tokenizer of the index, {_tokenizer_of(old)}; got {given.tokenizer}: build "
-            "the index anew to change it"
+            "the index anew (--force) to change it"
         )
     if given.synonyms is not None:
         if old.synonyms is None:
@@ -137,12 +137,18 @@ def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
             )
         held, wanted = old.synonyms.threshold, given.synonyms.threshold
         if wanted not in (None, held):
-            raise InvalidInputError(f"--synonym-threshold must be the threshold of the index, {held:g}; got {wanted:g}")
+            raise InvalidInputError(
+                f"--synonym-threshold must be the threshold of the index, {held:g}; got {wanted:g}: leave it out, or "
+                "build the index anew (--force) to change it"
+            )
     if given.vectors is None or old.graph.embeddings is None:
         return None
     if given.vectors.shape[1] != old.graph.embeddings.shape[1]:
         width = old.graph.embeddings.shape[1]
-        raise InvalidInputError(f"--embeddings must have {width} columns as in the index; got {given.vectors.shape[1]}")
+        raise InvalidInputError(
+            f"--embeddings must have {width} columns as in the index; got {given.vectors.shape[1]}: use the model that "
+            "embedded the index, or build the index anew (--force)"
+        )
     return checked_embeddings("embeddings", given.vectors, len(given.passages))
 
 
@@ -207,7 +213,8 @@ def _name_files(names: Path | None, embeddings: Path | None, threshold: float | 
         return None
     if names is None or embeddings is None:
         raise InvalidInputError(
-            "--names and --name-embeddings must be given together: the embeddings have one row for each name"
+            "--names and --name-embeddings must be given together, because the embeddings have one row for each name; "
+            "got " + ("--names" if names else "--name-embeddings" if embeddings else "neither")
         )
     if threshold is not None:
         check_range("--synonym-threshold", threshold, 0, 1, ends="(]")

@@ -25,7 +25,7 @@ def reembed(
     """
     found, model = opened_folder(folder), model_named(embedder)
     if model is None:
-        raise InvalidInputError("--embedder must name a model, such as minilm")
+        raise InvalidInputError(f"--embedder must name a model, such as minilm; got {embedder!r}")
     found.reembed(model)
     console().print(f"{len(found.corpus)} passages embedded with {model.identity.name}: {folder}")
     found.corpus.settle()

@@ -217,11 +217,11 @@ def _app(inspector: Inspector) -> Starlette:
         async for piece in request.stream():
             data += piece
             if len(data) > MOST_BYTES:
-                raise InvalidInputError(f"a request must have at most {MOST_BYTES} bytes")
+                raise InvalidInputError(f"the body of the request must have at most {MOST_BYTES} bytes; got more")
         try:
             given = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError("the body of the request must be JSON") from error
+            raise InvalidInputError(f"the body of the request must be JSON; {error}") from error
         return check_keys("the request", given, known, required=known)
 
     def api(known: tuple[str, ...], answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:

@@ -33,16 +33,17 @@ _LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0
 class Door:
     """The connections of a server: at most `most` in total, and at most `each` from one address.
 
-    If a limit is reached, the connection that is idle for longest is closed for a new connection. A connection is idle
-    while it waits for a request or for the rest of a request. A connection with an unsent part of an answer is closed
-    only if every idle connection has such a part. A connection whose data has arrived but is unread is never closed,
-    because the data may be a complete request.
+    For a new connection above a limit, one idle connection is closed. A connection is idle if the server waits for its
+    next request, or for the rest of a request. The closed connection is from the address of the new connection if this
+    address has `each` connections, and otherwise from the address with the most connections. Of these connections, the
+    one that is idle for longest is closed. Connections whose client has not yet received the whole answer come last.
+    Idle connections with unread data are not closed, because the data may be a complete request.
 
-    If the address of the new connection has `each` connections, the closed connection is from this address. Otherwise,
-    it is from the address with the most connections. If no connection can be closed, the new connection is refused.
-    There is one exception: if an idle connection has unread data, up to 32 connections above the limit are admitted. As
-    data is read, idle connections are closed until the limit is met again. `slowest` is the maximum number of seconds
-    to receive a request's head.
+    If no connection can be closed, the new connection is refused. If unread data is the only reason, up to 32
+    connections above the limit are admitted instead. As the data is read, idle connections are closed until the limit
+    is met again.
+
+    `slowest` is the maximum number of seconds to receive a request's head.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS, each: int | None = None, slowest: float = SLOWEST_HEAD) -> None:

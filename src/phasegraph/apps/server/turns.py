@@ -120,7 +120,7 @@ class Turns:
     async def _wait(self, tenant: Hashable) -> None:
         line = self._waiting.get(tenant, ())
         if len(line) >= self._queue:
-            raise self._busy_error(tenant, f"{self._queue} requests are waiting")
+            raise self._busy_error(tenant, f"the server is busy: {self._queue} of your requests are already waiting")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         line = self._waiting.setdefault(tenant, deque())
         line.append(turn)
@@ -135,7 +135,9 @@ class Turns:
                     line.remove(turn)
                 self._forget(tenant)
             if isinstance(error, TimeoutError):
-                raise self._busy_error(tenant, f"no slot became free within {self._patience:g} s") from None
+                raise self._busy_error(
+                    tenant, f"the server is busy: no slot became free within {self._patience:g} s"
+                ) from None
             raise
 
     def _busy_error(self, tenant: Hashable, said: str) -> BusyError:

@@ -63,7 +63,7 @@ class PassingIds:
         self._packed: list[frozenset[str]] = []
 
     def of(self, records: PassageRecords) -> list[frozenset[str]]:
-        """Return the ids of the passages in `records` that match each filter."""
+        """Return, for each filter, the set of the ids of the passages in `records` that match it."""
         held = records.held
         if records.base is not self._base or not self._packed:
             packed = ((name, metadata) for name, _, metadata in records.contents())

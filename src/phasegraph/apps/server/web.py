@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,11 @@ def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
             raise InvalidInputError(f"{path}: {name!r} must have a token and a filter, and nothing else")
         tenants[name] = (check_token(f"{path}: the token of {name!r}", one["token"]), check_filter(name, one["filter"]))
     if len({token for token, _ in tenants.values()}) < len(tenants):
-        raise InvalidInputError(f"{path}: two tenants have the same token; give every tenant its own token")
+        raise InvalidInputError(
+            f"{path}: the tenants "
+            + " and ".join(next(two for two in combinations(tenants, 2) if tenants[two[0]][0] == tenants[two[1]][0]))
+            + " have the same token; give every tenant its own token"
+        )
     return tenants
 
 
@@ -328,15 +333,15 @@ def _asked(body: bytes) -> Mapping[str, Any]:
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError("the body must be JSON") from error
+        raise InvalidInputError(f"the body of the request must be JSON; {error}") from error
     if not isinstance(asked, dict):
-        raise InvalidTypeError(f"the body must be a JSON object; got {type(asked).__name__}")
+        raise InvalidTypeError(f"the body of the request must be a JSON object; got {type(asked).__name__}")
     return asked
 
 
 def _fields(asked: Mapping[str, Any], known: Collection[str], needed: str) -> dict[str, Any]:
     if needed not in asked:
-        raise InvalidInputError(f"the field {needed!r} is missing: add it to the body")
+        raise InvalidInputError(f"the field {needed!r} is missing: add it to the body of the request")
     refused = unknown_fields(asked, known)
     if refused:
         raise InvalidInputError(refused)

@@ -173,9 +173,9 @@ class DocumentTable:
         return made
 
     def keep(self, file: Path, columns: DocumentColumns) -> None:
-        """Store `columns`, the names and digests of the records in `file`, in the order of the records.
+        """Write `columns` to a folder beside `file`, the file of the saved records.
 
-        A failed write is ignored.
+        `columns` contain the names and digests of all these records, in their order. A failed write is ignored.
         """
         names = {name: row for row, name in enumerate(dict.fromkeys(columns.documents.values()))}
         arrays = packed("names", list(names)) | {

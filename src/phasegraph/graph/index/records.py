@@ -79,7 +79,10 @@ class PassageRecord:
         state = json.loads(line)
         name, metadata = state["id"], state.get("metadata", {})
         if not isinstance(metadata, dict) or not all(isinstance(state[key], str) for key in ("title", "text")):
-            raise InvalidTypeError("title and text must be texts, and metadata must be a mapping")
+            raise InvalidTypeError(
+                "title and text must be texts, and metadata must be a mapping; got "
+                f"{state.get('title')!r:.40}, {state.get('text')!r:.40} and {metadata!r:.40}"
+            )
         found, *given = (Extraction(name, *(one[key] for key in _FIELDS)) for one in (state["found"], *state["given"]))
         return cls(name, state["title"], state["text"], found, tuple(given), metadata)
 
@@ -184,7 +187,10 @@ class PassageRecords(Mapping[str, PassageRecord]):
             state = json.loads(line)
             return state["text"], state.get("metadata", {})
         except MISFITS as error:
-            raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
+            raise IntegrityError(
+                f"the record of passage {name!r} in the saved index is damaged: {error}. Restore the folder, or build "
+                "the index again"
+            ) from error
 
     def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
         """Return the records of the passages `ids`: the record in `changed`, or otherwise the existing record."""
@@ -266,10 +272,14 @@ class PassageRecords(Mapping[str, PassageRecord]):
         try:
             record = PassageRecord.of_line(self._packed_line(name))
         except MISFITS as error:
-            raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
+            raise IntegrityError(
+                f"the record of passage {name!r} in the saved index is damaged: {error}. Restore the folder, or build "
+                "the index again"
+            ) from error
         if record.id != name:
             raise IntegrityError(
-                f"the record of passage {name!r} in the saved index is damaged: it is the record of {record.id!r}"
+                f"the record of passage {name!r} in the saved index is damaged: it is the record of {record.id!r}. "
+                "Restore the folder, or build the index again"
             )
         return record
 

@@ -306,7 +306,9 @@ def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: in
         if name in seen:
             raise InvalidInputError(f"{where}: id {name!r} is already on line {seen[name]}: merge both lines")
         if name not in known:
-            raise InvalidInputError(f"{where}: passage {name!r} is not in the corpus")
+            raise InvalidInputError(
+                f"{where}: passage {name!r} is not in the corpus: add the passage, or remove the line"
+            )
         seen[name] = number
         yield (name,), number, where, entry
 
@@ -340,7 +342,7 @@ def by_entry(
             raise unplaced(where, entry)
         twice = next((name for name in ids if name in seen), None)
         if twice is not None:
-            raise InvalidInputError(f"{where}: passage {twice!r} is already in docs[{seen[twice]}]")
+            raise InvalidInputError(f"{where}: passage {twice!r} is already in docs[{seen[twice]}]: merge both entries")
         seen.update(dict.fromkeys(ids, number))
         if ids:
             yield ids, number, where, entry

@@ -271,7 +271,10 @@ class EntityGraph:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
         self._check_unique()
         if not ascend(self.entities):
-            raise InvalidInputError("entities must be unique and in ascending order")
+            raise InvalidInputError(
+                "entities must be unique and in ascending order; the order breaks at row "
+                + str(next((row for row, one in enumerate(self.entities) if row and one <= self.entities[row - 1]), 0))
+            )
         for name, (dtype, most) in _TYPES.items():
             size = shape if name in ("mentions", "homes") else square
             object.__setattr__(self, name, _checked(name, getattr(self, name), dtype, size, most))
@@ -469,7 +472,10 @@ def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int], most: fl
 def check_values(name: str, values: Any, most: float = np.inf) -> None:
     """Raise InvalidInputError unless the values of a matrix are finite and in [0, `most`]."""
     if len(values) and not (float(values.min()) >= 0 and float(values.max()) <= min(most, 3e38)):
-        raise InvalidInputError(f"{name} must contain finite values from 0 to {most:g}; a value is outside this range")
+        raise InvalidInputError(
+            f"{name} must contain finite values >= 0{f' and <= {most:g}' if most < np.inf else ''}; got "
+            f"{next(one for one in values.tolist() if not 0 <= one <= min(most, 3e38)):g}"
+        )
 
 
 def read_only_matrix(matrix: Csr) -> Csr:

@@ -289,9 +289,12 @@ def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tru
         )
     lengths = np.diff(ends, prepend=0)
     if (int(ends[-1]) if len(ends) else 0) != len(text) or (lengths < 0).any() or (ends < 0).any():
-        raise InvalidInputError(f"the end positions of {name} must ascend, and the last must be the number of bytes")
+        raise InvalidInputError(
+            f"{name}_ends must ascend and end at the size of {name}_text ({len(text)} bytes); the last of {len(ends)} "
+            f"end positions is {int(ends[-1]) if len(ends) else 0}"
+        )
     if unique and np.count_nonzero(lengths == 0) > 1:
-        raise InvalidInputError(f"{name} must be unique; several texts are empty")
+        raise InvalidInputError(f"{name} must be unique; {np.count_nonzero(lengths == 0)} texts are empty")
     return ends
 
 
@@ -341,23 +344,36 @@ def unpacked_words(
     """
     parts: list[Any] = [arrays[f"{name}_{part}"] for part in _LEXICAL]
     if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
-        raise InvalidInputError("the arrays of the BM25 index must be one-dimensional and contain integers")
+        raise InvalidInputError(
+            "the arrays of the BM25 index must be one-dimensional and contain integers; got "
+            + ", ".join(f"{part}: {one.dtype} {one.shape}" for part, one in zip(_LEXICAL, parts, strict=True))
+        )
     starts, rows, counts, lengths = parts
     words = unpacked_or_not(vocabulary, arrays, sound)
     if sound:
         return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
     if len(starts) != len(words) + 1 or int(starts[-1]) != len(rows) or len(rows) != len(counts):
-        raise InvalidInputError("the arrays of the BM25 index must contain one posting list for each word")
+        raise InvalidInputError(
+            f"the arrays of the BM25 index must contain one posting list for each of {len(words)} words; got "
+            f"{len(starts)} starts, {len(rows)} rows and {len(counts)} counts"
+        )
     if starts[0] != 0 or (np.diff(starts) < 1).any() or not ascend(words):
-        raise InvalidInputError("the words of the BM25 index must be unique, in order, and have at least one passage")
+        raise InvalidInputError(
+            "the words of the BM25 index must be unique, in order, and have at least one passage; of the "
+            f"{len(words)} words, {np.count_nonzero(np.diff(starts) < 1)} have no passage"
+        )
     if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
         raise InvalidInputError(
-            f"the BM25 index has {len(lengths)} passages: rows must be in [0, {len(lengths)}), and word counts >= 1"
+            f"the BM25 index has {len(lengths)} passages: rows must be in [0, {len(lengths)}), and word counts >= 1; "
+            f"got rows from {rows.min()} to {rows.max()}, and counts from {counts.min()}"
         )
     falls = rows[1:] <= rows[:-1]
     falls[starts[1:-1] - 1] = False  # the first row of a word's posting list can be any row
     if falls.any() or (len(lengths) and int(lengths.min()) < 0):
-        raise InvalidInputError("the rows of a word's passages must ascend, and lengths must be at least 0")
+        raise InvalidInputError(
+            f"the rows of a word's passages must ascend, and lengths must be at least 0; {np.count_nonzero(falls)} "
+            f"rows do not ascend, and {np.count_nonzero(lengths < 0)} lengths are below 0"
+        )
     return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
 
 
@@ -391,12 +407,26 @@ def _check_matrix(
     name: str, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], dtype: type[np.generic]
 ) -> None:
     if any(one.ndim != 1 for one in (data, indices, indptr)) or data.dtype != dtype:
-        raise InvalidInputError(f"the arrays of {name} must be one-dimensional, with values of {np.dtype(dtype)}")
+        raise InvalidInputError(
+            f"the arrays of {name} must be one-dimensional, with values of {np.dtype(dtype)}; got values of "
+            f"{data.dtype}, and the shapes {data.shape}, {indices.shape} and {indptr.shape}"
+        )
     if any(one.dtype not in (np.int32, np.int64) for one in (indices, indptr)):
-        raise InvalidInputError(f"the columns and row ends of {name} must be integers of 32 or 64 bits")
+        raise InvalidInputError(
+            f"the columns and row ends of {name} must be integers of 32 or 64 bits; got {indices.dtype} and "
+            f"{indptr.dtype}"
+        )
     if len(indptr) != shape[0] + 1 or int(indptr[-1]) != len(indices) or len(indices) != len(data):
-        raise InvalidInputError(f"the arrays of {name} must describe a matrix of shape {shape}")
+        raise InvalidInputError(
+            f"the arrays of {name} must describe a matrix of shape {shape}; got {len(data)} values, {len(indices)} "
+            f"columns and {len(indptr)} row ends"
+        )
     if int(indptr[0]) != 0 or (indptr[1:] < indptr[:-1]).any():
-        raise InvalidInputError(f"the row ends of {name} must start with 0 and ascend")
+        raise InvalidInputError(
+            f"the row ends of {name} must start with 0 and ascend; the first is {int(indptr[0])}, and "
+            f"{np.count_nonzero(indptr[1:] < indptr[:-1])} are below the one before"
+        )
     if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < shape[1]):
-        raise InvalidInputError(f"the column numbers of {name} must be < {shape[1]}")
+        raise InvalidInputError(
+            f"the column numbers of {name} must be in [0, {shape[1]}); got {indices.min()} to {indices.max()}"
+        )

@@ -337,7 +337,10 @@ def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -
                 raise InvalidInputError(f"the arrays of the clusters end inside the {part} of mixture {len(mixtures)}")
             parts[part], starts[part] = run.reshape(shape), starts[part] + size
         if any(one.dtype.kind != ("i" if part == "cells" else "f") for part, one in parts.items()):
-            raise InvalidInputError(f"the arrays of mixture {len(mixtures)} must be floats, and its cells integers")
+            raise InvalidInputError(
+                f"the arrays of mixture {len(mixtures)} must be floats, and its cells integers; got "
+                + ", ".join(f"{part}: {one.dtype}" for part, one in parts.items())
+            )
         if (
             not all(np.isfinite(one).all() for one in parts.values())
             or min(parts["variances"].min(), parts["weights"].min()) <= 0

@@ -477,15 +477,22 @@ class SummaryTree:
             columns = (len(names), *embeddings.shape[1:]), (len(ids), *embeddings.shape[1:])
             if embeddings.ndim != 2 or (embeddings.shape, vectors.shape) != columns or not embeddings.shape[1]:
                 raise InvalidInputError(
-                    "each passage and each summary must have a vector, and all vectors must have the same length"
+                    "each passage and each summary must have a vector, and all vectors must have the same length; got "
+                    f"shapes {embeddings.shape} for {len(names)} passages and {vectors.shape} for {len(ids)} summaries"
                 )
             if {embeddings.dtype, vectors.dtype} != {np.dtype(np.float32)}:
-                raise InvalidInputError("vectors must be float32")
+                raise InvalidInputError(f"vectors must be float32; got {embeddings.dtype} and {vectors.dtype}")
             if any(one.mixtures[0].centre.shape != embeddings.shape[1:] for one in fitted):
-                raise InvalidInputError("the clusters must have the same number of dimensions as the embeddings")
+                raise InvalidInputError(
+                    f"the clusters must have {embeddings.shape[1]} dimensions, like the embeddings; got "
+                    f"{sorted({len(one.mixtures[0].centre) for one in fitted})!r:.80}"
+                )
             texts, documents = (unpacked(name, arrays, unique=False) for name in ("texts", "documents"))
             if {len(texts), len(documents), len(set(names))} != {len(names)} or len(set(ids)) != len(ids):
-                raise InvalidInputError("each passage must have a unique id, a text and a document")
+                raise InvalidInputError(
+                    f"each passage must have a unique id, a text and a document, and each summary a unique id; got "
+                    f"{len(names)} passages, {len(texts)} texts, {len(documents)} documents and {len(ids)} summaries"
+                )
             return cls(
                 names, texts, documents, embeddings, tuple(summaries), vectors,
                 settings, check_count("levels", body["levels"], minimum=1), str(body["summariser"]),

@@ -140,7 +140,9 @@ class FactIndex:
         """
         widths = self.embeddings.shape[1], other.embeddings.shape[1]
         if widths[0] != widths[1]:
-            raise InvalidInputError(f"embeddings must have the same length; got lengths {widths[0]} and {widths[1]}")
+            raise InvalidInputError(
+                f"both fact indexes' embeddings must have the same length; got lengths {widths[0]} and {widths[1]}"
+            )
         ends = [np.pad(one.ends, ((0, 0), (0, 2 - one.ends.shape[1])), constant_values=-1) for one in (self, other)]
         stated: tuple[tuple[str, ...], ...] = ()
         if self.stated or other.stated:

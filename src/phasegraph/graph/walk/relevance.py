@@ -45,7 +45,10 @@ def unit_vector(vector: Any, dimensions: int) -> Float32Array:
         raise InvalidInputError(f"the query's embedding must have shape ({dimensions},); got {values.shape}")
     length = float(np.sqrt(np.dot(values.astype(np.float64), values)))
     if not np.isfinite(length):
-        raise InvalidInputError("the query's embedding must be finite; it contains NaN or infinity")
+        raise InvalidInputError(
+            "the query's embedding must be finite; it contains NaN or infinity at position "
+            f"{int(np.argmin(np.isfinite(values)))}"
+        )
     return values / np.float32(length) if length > 0 else values
 
 

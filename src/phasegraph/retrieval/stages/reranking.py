@@ -146,7 +146,8 @@ def read_ranking(passages: Sequence[Passage], answer: Any) -> Ranking:
         scores = list(islice(values, len(passages) + 1))
         if len(scores) != len(passages):
             raise InvalidInputError(
-                f"a reranker must return one score per text; got more or fewer than {len(passages)} scores"
+                f"a reranker must return one score per text, {len(passages)} in all; got "
+                f"{len(scores) if len(scores) < len(passages) else 'more'}"
             )
         scores = [one[0] if isinstance(one, list | tuple) and len(one) == 1 else one for one in scores]
         if all(one is None for one in scores):

@@ -219,7 +219,8 @@ def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]
     texts = list(map(text_of, queries))
     if not texts or not all(text.strip() for text in texts):
         raise InvalidInputError(
-            "a rewriter must return texts that are not blank; the answer is empty or contains a blank text"
+            "a rewriter must return texts that are not blank; "
+            + (f"one of the {len(texts)} texts is blank" if texts else "the answer contains no text")
         )
     if len(texts) > MOST_TEXTS:
         raise InvalidInputError(f"a rewriter must return at most {MOST_TEXTS} texts; got {len(texts)}")
