@@ -332,11 +332,11 @@ def write_bundle(
 def _note_written(
     target: Path, entries: Mapping[str, Mapping[str, object]], written: Mapping[str, list[int]], readers: Sequence[str]
 ) -> None:
-    """Record that the code named by `readers` need not check the files that were just written.
+    """Record that the code named by `readers` need not check the files that were just written to the folder `target`.
 
-    The function waits some milliseconds until the clock of the file system has advanced, so that any later change gives
-    a file a new time. Nothing is recorded if this clock is too coarse, or if another process has already changed a
-    file.
+    `entries` are the files' entries in the manifest, and `written` the inode, size and times of each file. The function
+    waits some milliseconds until the clock of the file system has advanced, so that any later change gives a file a new
+    time. Nothing is recorded if this clock is too coarse, or if another process has already changed a file.
     """
     with ExitStack() as opened, suppress(OSError, IntegrityError):
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
@@ -568,8 +568,8 @@ def _times(about: os.stat_result) -> list[int]:
 def _remembered(state: Mapping[str, object]) -> dict[str, Any]:
     """Return what was recorded about this state of the files; empty if nothing was recorded.
 
-    `readers` are the names of the code that has checked these files, and `damage` describes damage that was found, or
-    is "".
+    The key ``readers`` has the names of the code that has checked these files. The key ``damage`` has a description of
+    damage that was found, or "".
     """
     notes = _notes()
     if notes is None:

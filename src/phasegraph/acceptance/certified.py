@@ -300,7 +300,7 @@ def certify_sources(
     Notes
     -----
     If three thresholds were each certified with `delta` 0.05, at least one guarantee could fail with probability 14 %.
-    If the results of the whole pipeline are judged, a single threshold for the published score needs fewer queries.
+    If the results of the whole pipeline are judged, a single threshold for ``Result.scores`` needs fewer queries.
     """
     out = {}
     for name in sorted(judged):

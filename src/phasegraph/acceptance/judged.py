@@ -15,7 +15,7 @@ from phasegraph.ranking import Ranking
 
 
 class Scored(Protocol):
-    """Ids with scores, higher is better: a Ranking with a source's scores, or a Result with published scores."""
+    """Ids with scores, of which a higher score is better: a Ranking (scores of a source) or a Result (final scores)."""
 
     @property
     def ids(self) -> Sequence[str]:

@@ -123,7 +123,7 @@ class AcceptancePolicy:
         source returns distances, a number (or a threshold that was not fitted) is the highest accepted distance. With a
         `lower` bound, distances up to `lower` are accepted, and distances up to `value` are ambiguous.
     final : Threshold or float, optional
-        Threshold on the published score, in [0, 1].
+        Threshold on the final score of a candidate (``Result.scores``), in [0, 1].
     common : Threshold or float, optional
         Threshold on calibrated values for all sources. The best value of the sources that returned a candidate counts.
     min_keep : int, default 0
@@ -144,10 +144,10 @@ class AcceptancePolicy:
 
     Notes
     -----
-    A candidate gets the lowest of three verdicts: by the thresholds of its sources, by `common`, and by `final`. A
-    higher threshold therefore never accepts more candidates. By default, a candidate is accepted if a source without a
-    threshold returned it, as in the public code of "Beyond the Reranker". The rule of this code is
-    ``verdict="last_stage"`` with a threshold for ``rerank`` and for each source.
+    A verdict is 1 (accept), 0 (ambiguous) or -1 (reject). A candidate gets the lowest of three verdicts: by the
+    thresholds of its sources, by `common`, and by `final`. A higher threshold therefore never accepts more candidates.
+    By default, a candidate is accepted if a source without a threshold returned it, as in the public code of "Beyond
+    the Reranker". This code has the rule ``verdict="last_stage"``, with a threshold for ``rerank`` and for each source.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class AcceptancePolicy:
         calibrated : (n, m) array of float
             Calibrated values; values for candidates that a source did not return are ignored.
         scores : (n,) array of float
-            Published scores in [0, 1].
+            Final scores of the candidates (``Result.scores``), in [0, 1].
         answered : tuple of str
             Names of the sources with at least one hit.
         confidence : float, optional
@@ -299,7 +299,7 @@ class AcceptancePolicy:
         return _compare(best, self._common)
 
     def _fill(self, candidates: Candidates, scores: FloatArray, verdicts: Verdicts) -> tuple[Verdicts, str]:
-        """Apply `min_keep` and `on_empty` to a copy of `verdicts`; return the copy and the reason of the outcome."""
+        """Apply `min_keep` and `on_empty` to a copy of `verdicts`; return the copy and ``AcceptanceOutcome.reason``."""
         out = verdicts.copy()
         if not len(out):
             return out, "no_candidates"

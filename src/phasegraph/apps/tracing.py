@@ -40,7 +40,7 @@ class SpansOfResults:
     The span ``phasegraph`` has a child span ``phasegraph.NAME`` for every searched source. Spans have OpenInference's
     attributes for retrievers (``retrieval.documents.0.document.id``, ``….score``). A source's span also has its status,
     reason, calibration, weight, hits and dropped hits. The span of the call has the confidence and the degradation.
-    Source spans have the raw scores of the source, and the span of the call has the published scores. Spans contain
+    Source spans have the raw scores of the source, and the span of the call has ``Result.scores``. Spans contain
     neither the question nor passage texts. The parent is the current span, or the span that OpenInference's
     instrumentor made for the LangChain run. The span of a source starts with the call, and lasts as long as the time in
     the source's report.

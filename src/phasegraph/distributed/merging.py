@@ -351,8 +351,9 @@ class _Merge:
     ) -> dict[str, Any]:
         """Return the arrays of the edges, prepared for walks, and of the numbers of passages that mention each entity.
 
-        The edges are computed node by node; they equal the result of :func:`adjacency` for the whole graph. `tables`
-        contains, for each part, the new column of each of its entities.
+        The edges are computed node by node; they equal the result of :func:`adjacency` for the whole graph. `facts` and
+        `synonyms` are the arrays of these two matrices. `tables` contains, for each part, the new column of each of its
+        entities.
         """
         entities = len(facts["facts_indptr"]) - 1
         frequency, homes = np.zeros(entities, dtype=np.int32), np.zeros(entities, dtype=np.int32)

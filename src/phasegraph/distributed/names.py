@@ -154,9 +154,10 @@ class NameBlocks:
         return np.concatenate([np.empty(0, np.int64), *held])
 
     def _edges(self, parts: Sequence[Path], rows: Any, entities: int) -> dict[str, Any]:
-        """Return the arrays of the matrix of synonyms, of shape (entities, entities), from the pairs in `parts`.
+        """Return the arrays of the matrix of synonyms, by name; its shape is (`entities`, `entities`).
 
-        The pairs contain positions in `rows`, the rows of entities with a vector.
+        `parts` are folders with pairs of synonyms. A pair has two positions in `rows`, the rows of the entities with a
+        vector.
         """
         found = [read_bundle(one, PAIRS, VERSION)[1] for one in parts]
         if sum(len(one["left"]) for one in found) > MAX_PAIRS:

@@ -318,8 +318,9 @@ def check_shards(shards: Sequence[Staged]) -> None:
 
 
 class MappedNames:
-    """The names of a build in memory-mapped files; a worker loads only names that its texts may contain.
+    """The entity names that a build searches in texts, memory-mapped from the files in a folder.
 
+    A worker loads only names that its texts may contain. The function
     :func:`~phasegraph.distributed.merging.write_gazetteer` writes the files.
     """
 

@@ -196,7 +196,7 @@ class Tasks:
 
 
 class _Calls:
-    """The function of a Spark task that receives batches of call numbers, and makes the calls with these numbers."""
+    """The function of a Spark task: for each number n in the batches, it calls ``task(*arguments[n])``."""
 
     def __init__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
         self._task, self._arguments = task, arguments

@@ -310,7 +310,7 @@ class _Bench:
         return FactIndex(ends[known], found.vectors[known])
 
     def embed(self, text: str) -> Any:
-        """Return the embedding of a question or passage; for any other text, call the ``embed`` model."""
+        """Return the stored vector of a question or passage; for any other text, call the function ``embed``."""
         return self.vectors[text] if text in self.vectors or "embed" not in self.models else self.models["embed"](text)
 
     def best_by_words(self, query: str) -> str:
@@ -362,7 +362,10 @@ class _Bench:
         return engine, {name: _Texted(one, self.contents) for name, one in sources.items()}
 
     def measured(self, on: frozenset[str]) -> dict[str, dict[str, float]]:
-        """Return nDCG and F1 in [0, 1], by measure and query id; F1 only for queries with a known answer."""
+        """Answer all queries with only the stages in `on`; return nDCG@10 and F1 in [0, 1], by measure and query id.
+
+        F1 is given only for queries with a known answer.
+        """
         engine, sources = self.engine(on)
         found: dict[str, dict[str, float]] = {f"nDCG@{_K}": {}, "F1": {}}
         rows: Any = range(len(self.dataset.queries))

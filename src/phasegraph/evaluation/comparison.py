@@ -185,7 +185,10 @@ def _change(flip: Flip) -> int:
 
 
 def _flips_of(query: Query, found: Sequence[str], own: Sequence[str], k: int) -> list[Flip]:
-    """Return a :class:`Flip` for each hop that only one of the two answers contains in its first k hits."""
+    """Return a :class:`Flip` for each hop of `query` that only one of two answers contains in its first k hits.
+
+    `found` is phasegraph's answer, and `own` is the answer of the user's retriever.
+    """
     flips = []
     for hop in query.judgement.hops:
         rank, own_rank = (next((at for at, one in enumerate(ids, 1) if one in hop), None) for ids in (found, own))

@@ -158,9 +158,11 @@ def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int,
 
 
 def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: str) -> Float32Array:
-    """Read embeddings stored as (rows, d) integers with a scale per row; the errors are those of :func:`read_vectors`.
+    """Read embeddings stored as (rows, d) integers in the file `numbers`, with a scale per row in the file `scales`.
 
-    A row of the result is the integer row times its scale. Its length is 1 up to the precision of the integers.
+    A row of the result is the integer row times its scale. Its length is 1 up to the precision of the integers. Both
+    files must have a row per line of the file `lines_in`, which has `rows` lines. The errors are those of
+    :func:`read_vectors`.
     """
     file, beside = Path(numbers), Path(scales)
     array = _array(file, "i", "a (rows, d) array of whole numbers", (2,))

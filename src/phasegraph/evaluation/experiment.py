@@ -158,9 +158,9 @@ OWN_SYSTEMS: Mapping[str, System] = MappingProxyType(_own())
 
 
 def _named() -> dict[str, System]:
-    """Return a system for each preset and each fusion rule that is not in ``OWN_SYSTEMS``.
+    """Return, by name, a system for each preset and each fusion rule that is not in ``OWN_SYSTEMS``.
 
-    Each system fuses vector and graph; ``adr`` also fuses BM25.
+    A system fuses the sources ``vector`` and ``graph``; the system ``adr`` also fuses ``bm25``.
     """
     others = [name for name in PIPELINE_NAMES if name not in (*OWN_SYSTEMS, "adr")]
     systems = {
@@ -176,14 +176,14 @@ NAMED_SYSTEMS: Mapping[str, System] = MappingProxyType(_named())
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The ids that one system found.
+    """The ids of passages that one system found, or the texts of its predicted answers.
 
     Parameters
     ----------
     name : str
         Name of the system.
     found : mapping of str to tuple of str
-        Ids, best first, by query id.
+        Ids or texts, best first, by query id.
     milliseconds : float, optional
         Mean wall time per query in milliseconds, if measured.
 
@@ -419,7 +419,7 @@ class Table:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks needed to read the figures: queries left out of a measure, and groups."""
+        """Remarks on the figures: the number of queries that a measure leaves out, and the groups that tests resample."""
         out = []
         names = {measure.name: count for measure, count in self.scored.items() if count < len(self.queries)}
         for name, count in names.items():
@@ -522,9 +522,9 @@ MCNEMAR, SIGN_FLIP, BY_GROUP = "exact McNemar", "sign-flip permutation", "sign-f
 
 
 def _test(measure: Measure, groups: Sequence[str] | None) -> str:
-    """Return the name of the test of a measure.
+    """Return the name of the paired test of a measure; `groups` are the groups of the queries, or None.
 
-    LastHop always has McNemar's test, because its p-value is compared with the p-value in the paper.
+    LastHop always has McNemar's test, because its p-value is compared with the p-value in the PhaseGraph paper.
     """
     if measure.name == "LastHop" or (groups is None and measure.name in BINARY):
         return MCNEMAR

@@ -156,7 +156,10 @@ def _document(passage: Passage) -> str:
 
 
 def _by_turns(kinds: Sequence[Sequence[_Made]], count: int, documents: dict[str, str]) -> list[_Made]:
-    """Choose questions of each kind in turn; a document is used again only if there are too few unused documents."""
+    """Choose at most `count` questions, of each kind in turn; `documents` gives the document of each passage id.
+
+    A document is used again only if too few questions are about unused documents.
+    """
     chosen: list[_Made] = []
     for most in (1, 2, count):
         places = [0] * len(kinds)

@@ -49,11 +49,12 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({HETDOCQA.name: HETDOCQA})
 
 
 def parts_of(dataset: Dataset, protocol: Protocol, other: Dataset | None = None) -> tuple[Dataset, Dataset, str, str]:
-    """Return the tested queries, the queries on which a difference must have the same sign, and both parts' names.
+    """Return two parts of the queries as data sets, and the names of both parts.
 
-    The tested queries are a split of `dataset`, and the other queries its second split; see :class:`Protocol`. If the
-    data set `other` is given, the second part comes from `other`: its queries with the second split or, without splits,
-    all its queries. Raise InvalidInputError if a part is missing, or a collection is in both parts.
+    The first part is tested, and a difference must have the same sign on the second part. Both parts are splits of
+    `dataset`; see :class:`Protocol`. If the data set `other` is given, the second part comes from `other`: its queries
+    with the second split or, without splits, all its queries. Raise InvalidInputError if a part is missing, or a
+    collection is in both parts.
     """
     names = [str(query.extra.get("split", "")) for query in dataset.queries]
     for tested, signs in protocol.parts:

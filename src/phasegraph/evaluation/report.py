@@ -249,7 +249,7 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
     Parameters
     ----------
     scores : (n,) array of float
-        Published score of each query's best result.
+        Score (``Result.scores``) of each query's best result.
     relevant : (n,) array of bool
         True for each query whose best result is correct.
     label : str

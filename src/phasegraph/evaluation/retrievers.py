@@ -315,14 +315,20 @@ class RetrieverRun:
     pages: dict[str, str]
 
     def failures(self, name: str) -> list[str]:
-        """Return a list with a line that counts the failed questions by error class; empty if no question failed."""
+        """Return one line, which starts with `name` and counts the failed questions by error class, in a list.
+
+        The list is empty if no question failed.
+        """
         kinds = Counter(type(error).__name__ for error in self.errors.values()).most_common()
         said = ", ".join(f"{kind} {count}" for kind, count in kinds)
         asked = len(self.found) + len(self.errors)
         return [f"{name}: {len(self.errors)} of {asked} questions failed and count 0 ({said})"] if kinds else []
 
     def unknown(self, known: set[str] | None) -> float | None:
-        """Return the share of the returned ids that are not in the corpus; None without a corpus or returned ids."""
+        """Return the share of the returned ids that are not in `known`, the ids of the corpus.
+
+        Return None without a corpus or returned ids.
+        """
         returned = [one for ids in self.found.values() for one in ids]
         return sum(one not in known for one in returned) / len(returned) if known and returned else None
 

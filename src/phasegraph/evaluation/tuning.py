@@ -164,7 +164,10 @@ def fit_weights(
 
 
 def _columns(values: FloatArray, sources: Sequence[str], names: Sequence[str]) -> FloatArray:
-    """Return `values` with one column per name in `names`; a source without hits gets the lowest value of the row."""
+    """Return a copy of `values`, whose columns belong to `sources`, with a column for each name in `names`.
+
+    The column of a name that is not in `sources` contains the lowest value of each row.
+    """
     out = np.repeat(values.min(axis=1, keepdims=True), len(names), axis=1)
     for column, source in enumerate(sources):
         out[:, names.index(source)] = values[:, column]

@@ -473,7 +473,10 @@ class Shortlist:
         return scaled_relevance(fused), "fused, scaled"
 
     def _explained(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the contributions and the calibrated values of the chosen rows, with missing values filled in."""
+        """Return two (k, m) arrays for the k chosen `rows` and the m sources: contributions, and calibrated values.
+
+        If a source did not return a candidate, the second array has the source's value for missing candidates.
+        """
         rule, chosen = FUSION_RULES[self.pipeline.rule], self.values[rows]
         if not len(self.values):
             return chosen, chosen
@@ -530,8 +533,8 @@ def _settle_reports(
 ) -> tuple[SourceReport, ...]:
     """Return a report per source in name order, with the kind of the source's calibration.
 
-    `scaled` contains the calibrated values by source. A source without a report gets a report from its ranking. A
-    source in `failed`, a mapping to reasons, gets the status ``error``.
+    `scaled` contains the calibrated values by source. A source without a report gets a report from its ranking.
+    `failed` contains the reason of each failed calibration by source; such a source gets the status ``error``.
     """
     known = dict(zip(map(_SOURCE, reports), reports, strict=True))
     if len(known) != len(reports):
@@ -553,7 +556,7 @@ def _settle_reports(
 
 
 def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
-    """Return the reports with the notes in `notes`, which are given by source; a report never gets a note twice."""
+    """Return the reports, each with the note that `notes` has for its source, unless the report already has this note."""
     said = ((report, notes.get(report.source, "")) for report in reports)
     return tuple(
         replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report

@@ -490,7 +490,10 @@ def _log_strengths(column: FloatArray, prior: float, tolerance: float, iteration
 
 
 def _shares(matrix: FloatArray, epsilon: float) -> FloatArray:
-    """Return the (n, m) Boltzmann weights, with sum 1 for each list; 0 for candidates that the list lacks."""
+    """Return the (n, m) Boltzmann weights of the percentile ranks in `matrix`; 0 for candidates that a list lacks.
+
+    The weights of each list have the sum 1.
+    """
     check_range("epsilon", epsilon, ends="(]")
     return by_list(check_percentiles(matrix), partial(boltzmann_shares, epsilon=epsilon))
 

@@ -75,7 +75,10 @@ def answers_of(inspector: Inspector, queries: Sequence[Query]) -> dict[str, dict
 def compare_and_print(
     name: str, retriever: object, path: Path | None, passages: Sequence[Passage], inspector: Inspector
 ) -> None:
-    """Compare the retriever with the other methods; print tables, three explained questions and a recommendation."""
+    """Compare the retriever with the other methods; print tables, three explained questions and a recommendation.
+
+    `path` is the file of judged questions. If it is None, questions are generated from `passages`.
+    """
     to = console()
     queries, lines = questions_for(path, passages, inspector.collection.graph)
     for line in lines:
@@ -162,7 +165,7 @@ def _rank(rank: int | None, returned: int | None = None) -> str:
 
 
 def _why(flip: Flip, ranks: Mapping[str, float | None], walk: Mapping[str, Any] | None) -> str:
-    """Explain the difference between two answers by a passage's rank in each source, and by the path of the walk."""
+    """Explain a :class:`Flip` by the passage's rank in each source (None: not found) and by the path of the walk."""
     said = {name: f"rank {rank:g}" if rank is not None else f"not among its {LIMIT}" for name, rank in ranks.items()}
     listed = ", ".join(f"{_SOURCES[name]} {text}" for name, text in said.items())
     steps = [name for _, name in walk["path"]] if walk else []

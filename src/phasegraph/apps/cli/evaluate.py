@@ -146,7 +146,7 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
 
 
 def _half_fitted(dataset: Dataset) -> Confidences:
-    """Return a function that computes the confidence of the answer to each question.
+    """Return a function that computes, for each question that it is asked, the confidence of the answer.
 
     The function uses a pipeline that is fitted on half of the questions of `dataset`, without labels.
     """
@@ -449,7 +449,10 @@ class Trial:
         return run_systems(inputs, self.systems, depth, search_sources(inputs, needed))
 
     def table(self, answers: Sequence[Answers], dataset: Dataset, fetch_k: int, left_out: Sequence[str] = ()) -> Table:
-        """Compare the answers to a data set's queries; answers to other queries are ignored."""
+        """Score the answers to a data set's queries, and compare the systems; answers to other queries are ignored.
+
+        `fetch_k` is the length of the fused rankings. `left_out` are systems that could not run, each with the reason.
+        """
         queries = {query.id for query in dataset.queries}
         return compare(
             [replace(one, found={name: ids for name, ids in one.found.items() if name in queries}) for one in answers],
@@ -466,18 +469,21 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The output of the command: the state for JSON, and the printed tables."""
+    """The output of ``phasegraph evaluate``: `state`, the object for ``--json``, and `sheets`, the printed tables."""
 
     state: dict[str, object]
     sheets: list[Sheet]
 
     def add(self, key: str, part: tuple[object, Sheet]) -> None:
-        """Add a part of the output: its JSON value under a key, and its table."""
+        """Add a part of the output: its value under `key` in the JSON object, and its printed table."""
         self.state[key] = part[0]
         self.sheets.append(part[1])
 
     def show(self, advice: Recommendation | None, table: Table, json_to: str | None) -> Console:
-        """Write the JSON, print the tables and the recommendation, and return the console."""
+        """Write the JSON to `json_to`, print the tables and the recommendation `advice`, and return the console.
+
+        If `advice` is None, print which rows of `table` the recommendation needs.
+        """
         if advice is not None:
             said = {"choice": advice.choice, "measure": str(RECOMMENDED_BY), "sentence": advice.sentence}
             self.state["recommendation"] = said
@@ -496,7 +502,10 @@ class Output:
 
 
 def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -> Sheet:
-    """Format the table of all systems with its notes."""
+    """Format the table of all systems for the measures in `printed`, with its notes.
+
+    `within` is the field whose value restricts the search of a query, or None.
+    """
     columns, cells = as_text(table, printed)
     notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
     if within is not None:
@@ -531,7 +540,7 @@ def evaluate_retrievers(
     json_to: str | None,
     rows_to: Path | None,
 ) -> None:
-    """Measure the user's retrievers, print the table, and write the requested files."""
+    """Measure the user's retrievers (``module:object`` texts), print the table, and write the requested files."""
     check_outputs(json=json_to, rows=rows_to)
     given = {name: load_object(name, "--retriever") for name in dict.fromkeys(names)}
     with warnings.catch_warnings():
@@ -556,7 +565,11 @@ def _first_errors(found: Evaluation) -> list[str]:
 
 
 def show_ablation(folder: Path, stages: Sequence[str], fetch_k: int, graph: Path | None, json_to: str | None) -> None:
-    """Measure a pipeline with all stages and without each of them, or read such a table from a file."""
+    """Print a table of a pipeline with all `stages`, and without each of them.
+
+    If `folder` is a folder, the pipeline answers the queries of this data set. If it is a file, its published values
+    are compared.
+    """
     check_outputs(json=json_to)
     if folder.is_dir():
         kept = kept_graph(graph)
@@ -593,9 +606,9 @@ def ranked_measure(text: str) -> Measure:
 
 
 def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
-    """Return the systems of a comma-separated list, the systems that other options add, and the baseline.
+    """Return the names of the systems to compare: those in the comma-separated `text` and in `added`, and `baseline`.
 
-    ``usual`` and ``all`` are names of groups of systems.
+    In `text`, ``usual`` and ``all`` stand for groups of systems.
     """
     groups = {"usual": USUAL, "all": tuple(KNOWN)}
     given = [new_system(part, say_old_name) for part in names_in(text)]
@@ -783,10 +796,10 @@ ANSWER_GOALS = (Measure("EM", 1), Measure("F1", 1))
 
 
 def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Read the predicted answers of all files, by system.
+    """Read the predicted answers of all files; return them by system and query id.
 
-    Answers to queries that no passage can answer are dropped. Raise InvalidInputError for a query outside the data
-    sets, or a system in two files.
+    Answers to queries that were left out of a data set, because no passage covers their gold spans, are dropped. Raise
+    InvalidInputError for a query outside the data sets, or a system in two files.
     """
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     known = {query.id for dataset in datasets for query in dataset.queries}
@@ -805,7 +818,10 @@ def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, 
 
 
 def answer_table(said: Mapping[str, Mapping[str, tuple[str, ...]]], dataset: Dataset, baseline: str) -> Table:
-    """Score predicted answers by EM and F1; if `baseline` has no answers, the first system is the baseline."""
+    """Score predicted answers, given by system and query id, by EM and F1.
+
+    If `baseline` has no answers, the first system is the baseline.
+    """
     wanted = {query.id for query in dataset.queries}
     answers = [
         Answers(name, {query: given for query, given in of.items() if query in wanted}) for name, of in said.items()
@@ -860,7 +876,7 @@ WIDEST = 8
 
 
 def means_by(table: Table, labels: Sequence[str], field: str, measure: Measure) -> tuple[dict[str, object], Sheet]:
-    """Compute the means for each value of a field, and the mean of these means.
+    """Compute the means for each value in `labels`, the values of the field `field`, and the mean of these means.
 
     Return a mapping for JSON with all measures, and a printable table of `measure` alone.
     """

@@ -54,7 +54,10 @@ class Embedded:
 
 @dataclass(frozen=True, eq=False)
 class IndexFiles:
-    """The contents of the files of one command: passages, embeddings, triples, known names, synonyms."""
+    """The input of ``phasegraph index``: passages, vectors, triples (`records`), known names, synonyms, tokenizer.
+
+    None means that the user did not give this input.
+    """
 
     passages: tuple[Passage, ...]
     vectors: Float32Array | None
@@ -153,7 +156,7 @@ def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
 
 
 def built(given: IndexFiles, old: GraphIndex | None = None) -> GraphIndex:
-    """Build an index from the files; names, weights and synonyms come from `old` if the files do not give them."""
+    """Build an index of the input `given`; missing names, synonyms and tokenizer, and all weights, come from `old`."""
     names = given.names if given.names is not None or old is None else sorted(old.known_names)
     synonyms = None if given.synonyms is None else given.synonyms.made()
     if old is not None and old.synonyms is not None:
@@ -441,7 +444,7 @@ def index(
 
 
 def _planned(passages: tuple[Passage, ...], vectors: Float32Array | None) -> BuildPlan:
-    """Decide whether the index is built in memory or in shards, and print a message if it is too large for memory."""
+    """Decide whether the index is built in memory or in shards; if it is too large for memory, print this."""
     text = sum(len(one.title) + len(one.text) for one in passages)
     plan = BuildPlan.of(text, 0 if vectors is None else vectors.nbytes)
     if plan.message:

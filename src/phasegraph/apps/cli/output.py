@@ -97,7 +97,11 @@ def kept_graph(folder: Path | None) -> EntityGraph | ChunkGraph | None:
 
 
 def open_dataset(folder: Path, span_overlap: float | None = None, *, default: float = DEFAULT_OVERLAP) -> Dataset:
-    """Load the data set of a folder; raise InvalidInputError if an overlap is given but no query is judged by spans."""
+    """Load the data set of a folder.
+
+    `span_overlap` is the fraction of a gold span that a relevant passage must cover; None means `default`. Raise
+    InvalidInputError if `span_overlap` is given, but no query is judged by spans.
+    """
     if span_overlap is None:
         return load_dataset(folder, share=default)
     dataset = load_dataset(folder, share=span_overlap)

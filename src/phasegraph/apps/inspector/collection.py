@@ -81,7 +81,11 @@ class Collection:
         return f"{count} · {sum(self.chunks.counts().values()):,} edges"
 
     def walker(self, embedder: Embedder | None, depends_on: Sequence[str]) -> Any:
-        """Return the source that walks the graph."""
+        """Return the source that walks the graph.
+
+        `embedder` embeds a question; None means a walk without vectors of questions. `depends_on` names the sources
+        whose hits start the walk on a chunk graph; a walk on an entity graph ignores it.
+        """
         if self.chunks is None:
             source = GraphSource(self.graph, embedder=embedder)
             return source.prepare() if self.records else source

@@ -201,7 +201,10 @@ class Inspector:
         return Asked(question, rankings, found.reports, context)
 
     def _with_records(self, ranking: Ranking, paths: bool) -> Ranking:
-        """Add passages to a ranking as payloads; compute paths now, as a lazy path keeps the whole walk in memory."""
+        """Return a copy of a ranking with the passages as payloads; with `paths`, also with the paths of the walk.
+
+        The paths are computed now, because a lazy path keeps the whole walk in memory.
+        """
         records = [self.collection.records.get(name) for name in ranking.ids]
         return replace(ranking, payloads=Payloads(ranking.ids, records, dict(ranking.payloads) if paths else {}))
 
@@ -217,9 +220,9 @@ class Inspector:
     def settled(self, settings: object) -> FusionPipeline:
         """Create the pipeline of the page's settings; raise InvalidInputError for an unknown name or invalid value.
 
-        ``pipeline`` is a key of :attr:`pipelines`. ``weights`` and ``thresholds`` (by source), ``final``, ``common``,
-        ``confidence`` and ``k`` replace the values of that pipeline. The value None removes a threshold, or restores
-        the weights of the rule.
+        In `settings`, ``pipeline`` is a key of :attr:`pipelines`. ``weights`` and ``thresholds`` (by source),
+        ``final``, ``common``, ``confidence`` and ``k`` replace the values of that pipeline. The value None removes a
+        threshold, or restores the weights of the rule.
         """
         given = check_keys("settings", settings, _SETTINGS)
         name = given.get("pipeline", OWN)
@@ -255,7 +258,10 @@ class Inspector:
         return value
 
     def decide(self, asked: Asked, pipeline: FusionPipeline) -> tuple[Result, Result]:
-        """Return the answer, and the ranking of all candidates without acceptance and selection."""
+        """Fuse the rankings of a question; return two results: the answer, and a ranking of all candidates.
+
+        The ranking is made without acceptance and selection.
+        """
         given = [one for one in asked.rankings if pipeline.weights is None or one.source in pipeline.weights]
         result = pipeline.decide(given, asked.context, reports=asked.reports)
         plain = replace(pipeline, accept=None, selection=None)
@@ -268,8 +274,8 @@ class Inspector:
         ``missed``. ``why_weights`` says how the weights of the sources were determined. ``unlikely`` is true if the
         answer is probably not in the collection, and ``made`` if the question was generated. For a judged question,
         ``gold`` has an entry per hop: the ``passages`` of the hop, and ``found``, which is true if the answer contains
-        such a passage. ``missed`` has one passage for each hop that the answer lacks, with ``label``, ``text`` and
-        ``why``. The walks of the rows also have ``relations``, a text for each step.
+        such a passage. ``missed`` has one passage for each hop that the answer lacks, with ``id``, ``label``,
+        ``text`` and ``why``. The walks of the rows also have ``relations``, a text for each step.
         """
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
@@ -288,9 +294,10 @@ class Inspector:
         }
 
     def _judgement(self, question: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the keys ``gold``, ``made`` and ``missed`` of :meth:`view`; `rows` are the rows of its table.
+        """Return the keys ``gold``, ``made`` and ``missed`` of the result of :meth:`view`.
 
-        For a question without a judgement, the lists are empty.
+        `rows` are the candidates, the value of its key ``rows``. For a question without a judgement, ``gold`` and
+        ``missed`` are empty, and ``made`` is False.
         """
         query = self._gold.get(question)
         hops = [] if query is None else query.judgement.hops
@@ -341,10 +348,11 @@ class Inspector:
         return {"id": name, "title": title, "text": text, "label": label_of(name, title, text)}
 
     def why_not(self, question: object, settings: object, name: object) -> dict[str, Any]:
-        """Explain why a passage is, or is not, in the answer.
+        """Explain why the passage with the id `name` is, or is not, in the answer to a question under `settings`.
 
-        The result contains the passage's rank in each source, among all passages, and sentences about the passage's
-        fused value. ``words`` and ``lacking`` are the words of the question that the passage contains and lacks.
+        In the result, ``sources`` has the passage's rank in each source, among all passages, and ``said`` has sentences
+        about its fused value. ``words`` and ``lacking`` are the words of the question that the passage contains and
+        lacks.
         """
         if not isinstance(name, str) or name not in self.collection.graph.passage_rows:
             raise InvalidInputError(f"the passage {name!r:.80} does not exist: check the id")
@@ -365,7 +373,7 @@ class Inspector:
         }
 
     def _standing(self, asked: Asked, source: str, listed: Ranking | None, name: str) -> dict[str, Any]:
-        """Describe a passage's place in a source: its rank and score, and whether the source returned it as a hit.
+        """Describe the place of the passage `name` in a source: rank, score, and whether it is a hit of the source.
 
         The rank counts all passages that the source ranks. It is None if the source does not rank the passage. `listed`
         is the ranking that the source returned, or None.
@@ -393,7 +401,10 @@ class Inspector:
         }
 
     def _ranked_all(self, asked: Asked) -> dict[str, Ranking]:
-        """Rank all passages by each source; only the last question is cached, because these rankings are long."""
+        """Rank all passages by each source; return the rankings by source name.
+
+        Only the rankings of the last question are cached, because they are long.
+        """
         question, found = self._all
         if question != asked.question:
             upstream = {one.source: one for one in asked.rankings}
@@ -451,7 +462,7 @@ class Inspector:
 
 
 def _settings_of(pipeline: FusionPipeline) -> dict[str, Any]:
-    """Return a pipeline's values for the settings that the page shows."""
+    """Return a pipeline's value for each setting on the inspector's page, by name; None if a value is not set."""
     policy = pipeline.accept or AcceptancePolicy()
 
     def value(one: Any) -> float | None:

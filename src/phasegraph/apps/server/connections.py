@@ -78,9 +78,9 @@ class Door:
     def _crowded(self, address: str, more: int) -> str | None:
         """Return the address of the connection to close before `address` gets `more` connections.
 
-        This is `address` itself if it would have more than `each` connections. Otherwise, if all addresses together
-        would have more than `most` connections, it is the address with the most connections. Return None if no
-        connection must be closed.
+        This is `address` itself if it would have more connections than the limit per address. Otherwise, if all
+        addresses together would have more connections than the total limit, it is the address with the most
+        connections. Return None if no connection must be closed.
         """
         if len(self._held.get(address, ())) + more > self.each:
             return address

@@ -27,15 +27,15 @@ class FollowingView:
         return len(self.now)
 
     def search(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Search as :meth:`View.search` does, in the current version."""
+        """Search as :meth:`View.search` does, in the current version of the passages."""
         return self.now.search(query, k)
 
     def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Explain as :meth:`View.explain` does, in the current version."""
+        """Explain as :meth:`View.explain` does, in the current version of the passages."""
         return self.now.explain(query, k)
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Return passages as :meth:`View.passages` does, from the current version."""
+        """Return passages as :meth:`View.passages` does, from the current version of the passages."""
         return self.now.passages(ids)
 
 

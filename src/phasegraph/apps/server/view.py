@@ -55,7 +55,7 @@ class Answers(Protocol):
 
 
 class PassingIds:
-    """The ids of the passages that match each filter; after a change, only changed passages are tested again."""
+    """A cache of the ids of the passages that match each of `filters`; only changed passages are tested again."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self._filters = filters
@@ -141,7 +141,12 @@ class View:
         return self._told(result, [self._passage(name) for name in result.ids])
 
     def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Search as :meth:`search`, and add each source's score, calibrated value and contribution, and walk paths."""
+        """Return the result of :meth:`search`, with an explanation of the answer.
+
+        Each passage also has its score, calibrated value and contribution for each source, and the paths of the graph
+        walk to it. The result also has ``confidence_evidence``, ``agreement`` (a share for each pair of sources) and
+        ``sources`` (a report per source).
+        """
         result = self._ask(query, k)
         passages = [self._passage(name) | as_passage(result.evidence(name)) for name in result.ids]
         fields = ("source", "status", "reason", "hits", "calibration", "milliseconds")

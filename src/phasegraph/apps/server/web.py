@@ -201,7 +201,10 @@ class Gate:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """Read the body of a request, or enough of a body that is too long; None if the client disconnected."""
+    """Read the body of a request; stop as soon as it is longer than ``LARGEST_BODY``.
+
+    Return None if the client disconnected.
+    """
     body, more = b"", True
     while more and len(body) <= LARGEST_BODY:
         message = await receive()
