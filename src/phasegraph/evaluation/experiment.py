@@ -419,7 +419,7 @@ class Table:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks on the figures: the number of queries that a measure leaves out, and the groups that tests resample."""
+        """Remarks on the figures: number of queries that a measure leaves out, and groups that tests resample."""
         out = []
         names = {measure.name: count for measure, count in self.scored.items() if count < len(self.queries)}
         for name, count in names.items():

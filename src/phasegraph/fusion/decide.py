@@ -556,7 +556,7 @@ def _settle_reports(
 
 
 def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
-    """Return the reports, each with the note that `notes` has for its source, unless the report already has this note."""
+    """Return the reports, each with its source's note in `notes`, unless the report already has this note."""
     said = ((report, notes.get(report.source, "")) for report in reports)
     return tuple(
         replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report
