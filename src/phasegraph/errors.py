@@ -125,7 +125,10 @@ def _reason(name: str, error: BaseException) -> str:
 
 
 def _portable(error: BaseException | None) -> BaseException | None:
-    """Return the error, or, if it cannot be pickled, a RuntimeError with the error's class name and text."""
+    """Return the error, or, if it cannot be pickled, a RuntimeError with the error's class name and text.
+
+    For None, return None.
+    """
     if error is None:
         return None
     from multiprocessing.reduction import ForkingPickler

@@ -369,7 +369,7 @@ def _threshold(given: Threshold | float) -> Threshold:
 
 
 def _compare(values: FloatArray, threshold: Threshold | None, *, otherwise: int = ACCEPT) -> Verdicts:
-    """Return the verdict for each value; if there is no threshold, return the verdict `otherwise` for all values."""
+    """Return the verdict of `threshold` for each value, or the verdict `otherwise` for all values if it is None."""
     if threshold is None:
         return np.full(len(values), otherwise, dtype=np.int8)
     band = np.where(values >= threshold.floor, AMBIGUOUS, REJECT)

@@ -227,7 +227,11 @@ def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
 def in_turn(
     task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /, *, progress: bool | None = True
 ) -> list[Spent]:
-    """Run all calls of a task in this process; this is the engine without worker processes (see :class:`Run`)."""
+    """Run all calls of a task in this process; this is the engine without worker processes (see :class:`Run`).
+
+    Each returned CPU time is 0, because the CPU time of this process includes the task. The progress bar appears only
+    if `progress` is True.
+    """
     found = []
     for one in shown(arguments, label, show=progress):
         task(*one)

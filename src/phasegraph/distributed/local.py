@@ -416,7 +416,7 @@ class _Worker:
         self.at: int | None = None
 
     def start(self, number: int, task: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        """Send the task with this number to the process."""
+        """Send a task and its arguments to the process; `number` becomes the number of its current task."""
         self.at = number
         with suppress(OSError):  # the process is dead, which result() reports
             self.line.send((task, arguments))

@@ -208,7 +208,7 @@ class _Merge:
     def _whole(self, name: str, dtype: Any = None, change: Callable[[int, Any], Any] | None = None) -> StreamedArray:
         """Return the concatenation of the arrays `name` of all parts, with elements of type `dtype` if it is given.
 
-        ``change(number, rows)`` converts the values in part `number` to values of the index.
+        ``change(number, rows)`` converts the values in part `number` to values of the index; None keeps all values.
         """
         shape = tuple(self.parts[0].entries[name]["shape"][1:])
         kind = np.dtype(self.parts[0].entries[name]["dtype"] if dtype is None else dtype)
@@ -522,9 +522,9 @@ def merge(
     `parts` are the folders with the output, in the order of the passages. The index equals, byte by byte, the output of
     ``GraphIndex.build(all passages).save(out)``. The folder `scratch` needs about as much space as the index without
     its texts. ``link(arrays of the entity names)`` finds synonyms; it returns their arrays, their entry in the
-    manifest, and the number of pairs. Returns the numbers of passages, entities, mentions, facts and synonyms, by name.
-
-    The merge needs tens of bytes of memory per entity and per distinct word, plus a few hundred megabytes.
+    manifest, and the number of pairs. If `link` is None, the index has no synonyms. Returns the numbers of passages,
+    entities, mentions, facts and synonyms, by name. The merge needs tens of bytes of memory per entity and per distinct
+    word, plus a few hundred megabytes.
     """
     held = [Part.read(folder) for folder in parts]
     if not held:

@@ -247,7 +247,8 @@ def embed(dataset: Any, embeddings: Any, *, batch_size: int = 256, workers: int 
 def _mapped(dataset: Any, kind: type, arguments: tuple[Any, ...], batch_size: int, workers: int | None) -> Any:
     """Transform the batches of a dataset in a pool of actors, each with its own instance of the class `kind`.
 
-    An actor creates its instance as ``kind(*arguments)``, and calls it with each batch, an Arrow table.
+    An actor creates its instance as ``kind(*arguments)``, and calls it with each batch, an Arrow table. `workers` is
+    the number of actors; None means the number of cores of the cluster.
     """
     held, cores = _checked(dataset), int(_ray().cluster_resources().get("CPU", 1))
     return held.map_batches(

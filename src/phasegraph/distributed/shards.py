@@ -368,7 +368,7 @@ def extract(
 
     This is the second map step. The arrays have the same names as in an index. `gazetteer` is the output folder of
     ``write_gazetteer``, and `digest` the digest of its names. ``stated(ids)`` returns the additional extractions of the
-    shard's passages by id; None if there are none.
+    shard's passages by id; `stated` is None if there are none.
     """
     known = _mapped(str(gazetteer), digest)
     listed = shard.rows()

@@ -32,7 +32,7 @@ from phasegraph.ranking import Ranking
 
 
 def wrong(path: Path, line: int | None, message: str) -> InvalidInputError:
-    """Return an InvalidInputError for a line of a file; its message starts with ``file:line:``."""
+    """Return an InvalidInputError whose message starts with ``path:line:``, or with ``path:`` if `line` is None."""
     where = f"{path}:{line}" if line is not None else f"{path}"
     return InvalidInputError(f"{where}: {message}")
 

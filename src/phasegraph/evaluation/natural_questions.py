@@ -223,9 +223,9 @@ def _of_fact(name: str, rest: str, passage: Passage) -> Iterator[_Made]:
 
 
 def _fit(text: str, kind: str, passage: Passage, about: str = "") -> Iterator[_Made]:
-    """Yield the question `text` if it is short and does not refer to another sentence, for example by "it".
+    """Yield `text` as a question of `kind` if it is short and does not refer to another sentence, for example by "it".
 
-    In the question, "you" and "your" become "I" and "my".
+    In the question, "you" and "your" become "I" and "my". `about` is the name in the question.
     """
     text = re.sub(r"\b(if|that|what|when|where) you (?!are\b|were\b)", r"\1 I ", text)
     text = re.sub(r"\byour\b", "my", text)

@@ -134,7 +134,7 @@ def bayesian_bm25(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
 
 
 def peer_system(name: str, sources: tuple[str, ...], fuse: Fuse, about: str) -> System:
-    """Return a system that fuses with the function `fuse` of a peer.
+    """Return a system that fuses the rankings of `sources` with `fuse`, a function of another library.
 
     The system's confidence in a query is the score of its best hit, or 0 without hits.
     """

@@ -230,7 +230,10 @@ def evaluate(
 def read_judged(
     judged: Judged, corpus: Corpus | None = None
 ) -> tuple[tuple[Query, ...], Sequence[Passage] | None, str]:
-    """Return the questions, the passages (None if unknown), and the name of the data set."""
+    """Return the judged questions, the passages, and the name of the data set.
+
+    The passages are None if neither `corpus` nor `judged` provides them; :func:`evaluate` describes both arguments.
+    """
     passages: Sequence[Passage] | None
     passages = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus
     if isinstance(judged, Dataset):

@@ -131,7 +131,10 @@ def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -
 
 
 def ranking_of_masses(name: str, dataset: Dataset, masses: FloatArray, limit: int) -> Ranking:
-    """Return the ranking of the `limit` passages with the highest positive walk mass; ties are ordered by id."""
+    """Return the ranking `name` of the `limit` passages with the highest positive walk mass; ties are ordered by id.
+
+    `masses` contains the mass of each passage of `dataset`.
+    """
     ids = [passage.id for passage in dataset.passages]
     best = top_order(masses, ids, limit)
     best = best[masses[best] > 0]

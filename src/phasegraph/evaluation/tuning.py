@@ -42,10 +42,11 @@ def calibrated_pipeline(
 ) -> FusionPipeline:
     """Fit a reference calibrator for every source that does not state its own background, and return the pipeline.
 
-    `rankings` are, by source, the answers to the same unlabeled queries. `sizes` gives the number of items in each
-    source; default: the size that the rankings of the source state, else 1,000,000. The pipeline keeps its calibrators
-    of other sources. `min_agreement` and the threshold of `confidence` are fitted to these queries. Raise
-    InsufficientDataError if a source answered fewer than 20 queries, or always with the same score.
+    `rankings` are, by source, the answers to the same unlabeled queries. `pipeline` is the pipeline to fit; None means
+    the default pipeline. `sizes` gives the number of items in each source; default: the size that the rankings of the
+    source state, else 1,000,000. The pipeline keeps its calibrators of other sources. Its `min_agreement` and its
+    confidence model are also fitted to these queries. Raise InsufficientDataError if a source answered fewer than 20
+    queries, or always with the same score.
 
     >>> lists = [Ranking("v", ["a", "b"], [0.5 + i / 100, 0.4]) for i in range(20)]
     >>> sorted(calibrated_pipeline({"v": lists}, sizes={"v": 1000}).calibrators)
@@ -138,7 +139,10 @@ def fit_weights(
     judgements: Sequence[Judgement],
     ridge: float = RIDGE,
 ) -> dict[str, float]:
-    """Fit weights as :func:`learn_weights`, without the check that higher scores mean higher relevance."""
+    """Fit the weights of a linear pipeline as :func:`learn_weights` does, without its check of the sources.
+
+    The check raises an error if a source gives relevant candidates lower scores than irrelevant candidates.
+    """
     names = sorted(rankings)
     plain = FusionPipeline(calibrator=pipeline.calibrator, calibrators=pipeline.calibrators, weighting="equal")
     blocks, labels = [], []
@@ -221,7 +225,8 @@ class Candidate:
 def candidates(sources: Sequence[str], *, sizes: Mapping[str, int] | None = None) -> tuple[Candidate, ...]:
     """Return all configurations for these sources in a fixed order, with the default first.
 
-    If configurations score equally, :func:`tune` chooses the first.
+    `sizes` gives the number of items in each source, as for :func:`calibrated_pipeline`. If configurations score
+    equally, :func:`tune` chooses the first.
 
     >>> candidates(["vector", "graph"])[0].name
     'default'
@@ -640,7 +645,11 @@ def tune_confidence(
 
 
 def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
-    """Return a configuration's mean of `measure` over queries to which it was not fitted; NaN if the fit failed."""
+    """Return a configuration's mean of `measure` over all queries of `part`.
+
+    A configuration with fitted parameters is scored on each fold after a fit to the other folds. Return NaN if a fit
+    has too few queries.
+    """
     if not candidate.fitted:
         return float(part.scores(candidate.fit(part.rankings, part.judgements), measure).mean())
     out = np.zeros(len(part.judgements))

@@ -23,7 +23,8 @@ def contributions(
 ) -> FloatArray:
     """Return the (k, m) contributions of m sources to the fused values of the k candidates in `rows`.
 
-    The contributions to a candidate add up to its fused value.
+    The contributions to a candidate add up to its fused value. `values`, of shape (n, m), are the calibrated values of
+    all candidates, and `missing` are the sources' values for candidates that they did not return.
 
     Notes
     -----

@@ -53,7 +53,9 @@ def make_shortlist(
 ) -> Shortlist:
     """Calibrate and fuse the rankings of one query, and apply the acceptance policy; no selection is made.
 
-    :meth:`Shortlist.decide` of the returned shortlist makes the selection.
+    `reports` are the sources' reports; a source without a report gets a report from its ranking. `k` replaces the
+    number of results of the pipeline, unless it is None. :meth:`Shortlist.decide` of the returned shortlist makes the
+    selection.
     """
     context = _NO_CONTEXT if context is None else context
     _check(rankings, context)
@@ -142,7 +144,8 @@ def _weights(
 ) -> FloatArray:
     """Return the (m,) weights of the sources that answered, in name order, divided by their sum.
 
-    If the rule adds its terms without dividing (``FusionRule.sums``), equal weights are 1 each instead.
+    A source of an adjustment, such as exact matches, has the weight of the adjustment. If the rule adds its terms
+    without dividing (``FusionRule.sums``), equal weights are 1 each instead.
     """
     own = candidates.without(RESERVED)
     if pipeline.weights is None:

@@ -465,7 +465,11 @@ def plackett_luce(
 
 
 def _log_strengths(column: FloatArray, prior: float, tolerance: float, iterations: int) -> FloatArray:
-    """Return the (n,) Plackett-Luce log strengths of a list's candidates; missing candidates rank below all hits."""
+    """Return the (n,) Plackett-Luce log strengths of the candidates in a list; missing candidates rank last.
+
+    `column` contains the scores of the list, NaN for missing candidates. :func:`plackett_luce` describes the other
+    parameters.
+    """
     level = np.where(np.isnan(column), -np.inf, column)
     order = np.argsort(-level, kind="stable")
     ranked = level[order]

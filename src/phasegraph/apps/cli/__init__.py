@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Show a warning of phasegraph as one line, without the place in the code."""
+    """Within the ``with`` block, show a warning of phasegraph as one line, without the place in the code."""
     usual = warnings.formatwarning
 
     def formatted(message: Warning | str, category: type[Warning], *place: object) -> str:

@@ -141,7 +141,10 @@ def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def explained(number: int, flip: Flip, found: Comparison, inspector: Inspector) -> list[str]:
-    """Format a question in four lines: its text, the passage, the passage's ranks in both answers, and the reason."""
+    """Format a :class:`Flip` in four lines: question, passage, its ranks in both answers, and the reason.
+
+    `number` is the number of the first line. `found` contains the answers, and `inspector` gives the reason.
+    """
     title, text = inspector.collection.read(flip.passage)
     view = inspector.view(flip.query.text, {})
     row: Mapping[str, Any] = next((one for one in view["rows"] if one["id"] == flip.passage), {"sources": {}})

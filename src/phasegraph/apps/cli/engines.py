@@ -49,7 +49,10 @@ WorkFolder = Annotated[
 
 @contextmanager
 def started(engine: Engine, workers: int | None) -> Iterator[Run]:
-    """Provide the engine within a ``with`` block; on exit, stop Ray or Spark if this block started it."""
+    """Provide the engine within a ``with`` block; on exit, stop Ray or Spark if this block started it.
+
+    `workers` is the number of processes or actors; None means the default of the engine.
+    """
     if engine is Engine.local:
         yield engine_of(workers)
     elif engine is Engine.ray:

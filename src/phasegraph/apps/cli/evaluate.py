@@ -90,7 +90,10 @@ from phasegraph.sources.protocol import one_line
 def write_pictures(
     target: Path, inputs: ExperimentInput, table: Table, sheet: Sheet, systems: Sequence[System]
 ) -> Path:
-    """Write the report page and its pictures into a folder; return the page's path. `sheet` is the table as text."""
+    """Write the report page with its pictures to the folder `target`, and return the path of the page.
+
+    `sheet` is `table` as text, and `systems` are explained on the page.
+    """
     data, pipeline = inputs.dataset, FusionPipeline()
     runs = search_sources(inputs, TWO)
     rankings = {name: runs[name].rankings for name in TWO}
@@ -298,7 +301,7 @@ def _check_together(
     off_topic: Path | None,
     unanswerable: bool,
 ) -> None:
-    """Raise BadParameter if options contradict each other about the searched passages."""
+    """Raise BadParameter if `folder` is a file, or if options exclude each other, such as --within and --graph."""
     if not folder.is_dir():
         raise typer.BadParameter(f"DATASET_DIR must be a folder unless --retriever is given; got the file {folder}")
     if within is not None and (graph is not None or report_to is not None):
@@ -520,7 +523,11 @@ def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -
 def added_systems(
     pipeline: Path | None, calibrate_on: Path | None, dataset: Dataset, fetch_k: int
 ) -> dict[str, System]:
-    """Return the systems ``tuned`` (a saved pipeline) and ``calibrated`` (fitted on a folder), if options name them."""
+    """Return, by name, the systems that options add: ``tuned`` for `pipeline`, ``calibrated`` for `calibrate_on`.
+
+    ``tuned`` is the pipeline in this file. ``calibrated`` is fitted on the queries of this folder. An option that is
+    None adds no system.
+    """
     found: dict[str, System] = {}
     if pipeline is not None:
         tuned = with_new_source_names(FusionPipeline.load(pipeline), THREE)

@@ -61,7 +61,10 @@ def explain(
 
 
 def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, top: int | None = None) -> None:
-    """Print an answer: the sources, their agreement, and the evidence of the first `top` passages (default: all)."""
+    """Print an answer to `query`: the sources, their agreement, and the evidence of the first `top` passages.
+
+    If `top` is None, the evidence of all passages is printed.
+    """
     titles = {passage.id: passage.title for passage in dataset.passages}
     gold = query.judgement.passages
     to.print(query.text, style="bold")

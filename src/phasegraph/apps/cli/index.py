@@ -194,9 +194,10 @@ def read_beside(
     known_names: Path | None,
     synonyms: tuple[Path | None, Path | None, float | None] = (None, None, None),
 ) -> tuple[IndexFiles, int]:
-    """Read the files of triples, names and synonyms; return all contents, and the number of malformed triples.
+    """Read the files of triples, names and synonyms (None: no such file); return the input and a number.
 
-    `synonyms` contains the file of names, the file of their embeddings, and the minimum cosine of synonyms.
+    The input also contains `passages` and `vectors`. The number is that of malformed triples. `synonyms` contains the
+    file of names, the file of their embeddings, and the minimum cosine of synonyms.
     """
     embedded_names = _embedded(*synonyms)
     found = None if triples is None else read_openie(triples, passages, entities=False)
@@ -245,8 +246,8 @@ def chunks_of(
 ) -> ChunkGraph:
     """Build the chunk graph of a corpus; `name` is the name of its file, for error messages.
 
-    `document` and `position` are the fields of a line with the chunk's document and with its position; both may be
-    None.
+    `vectors` are the embeddings of the passages, or None. `document` and `position` are the fields of a line with the
+    chunk's document and with its position. If a field is None, it is not read.
     """
 
     def column(option: str, field: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
@@ -484,7 +485,11 @@ def _saved_chunks(out: Path, graph: ChunkGraph) -> Outcome:
 
 
 def _saved_entities(out: Path, given: IndexFiles, malformed: int, update: bool, entities_to: Path | None) -> Outcome:
-    """Build or update an index of entities, and save it if it changed."""
+    """Build an index of entities from `given`, or with `update` change the index in the folder `out`.
+
+    The index is saved if it changed. The names of its entities are also written to the file `entities_to`, unless it is
+    None. `malformed` is the number of malformed triples, for the outcome.
+    """
     old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
     label = "building" if old is None else "updating"
     fresh, changes = stage(label, lambda: (built(given), "") if old is None else updated(old, given))

@@ -16,7 +16,7 @@ from phasegraph.graph.index.records import PassageRecord
 
 
 def model_named(embedder: str | None) -> EmbeddingModel | None:
-    """Return the model named by ``--embedder`` in the form that a passage folder needs; None without a name."""
+    """Return the model that `embedder` names as an :class:`EmbeddingModel`; None if `embedder` is None."""
     model = load_model(embedder)
     return None if model is None else _for_passages(model)
 

@@ -54,7 +54,11 @@ def answered(
     records: Mapping[str, PassageRecord],
     group_by: str | None = None,
 ) -> Result:
-    """Answer a question by the graph walk, fused with the nearest passages if there is an embedding model."""
+    """Answer a question with `k` passages, found by the graph walk and, with `embed`, by vectors.
+
+    `embed` embeds the question; a chunk graph needs it. `records` are the passages by id. `group_by` is the metadata
+    key with the name of a passage's document, of which the answer contains only the best passage; None for no grouping.
+    """
     graph = graph_in(index)
     rankings: list[Ranking] = []
     if embed is not None:
@@ -159,7 +163,10 @@ def search(
 
 
 def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console) -> None:
-    """Print an answer; words of the question are highlighted on a terminal, and set between asterisks elsewhere."""
+    """Print an answer; words of the question are highlighted on a terminal, and set between asterisks elsewhere.
+
+    `passages` are the passages of `result`, each with the snippet to print and the positions of the words.
+    """
     to.print(Text(legible(question), style="bold"))
     to.print(f"  confidence {result.confidence_evidence}")
     for line in result.warnings:

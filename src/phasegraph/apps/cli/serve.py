@@ -130,7 +130,10 @@ def _say_how_many(name: str, view: FollowingView, served: Served) -> None:
 
 
 def run_http(app: Any, host: str, port: int, door: Door) -> None:
-    """Serve the application `app` over HTTP until interrupted, and print its address to standard error."""
+    """Serve the ASGI application `app` over HTTP until interrupted, and print its address to standard error.
+
+    `door` limits the connections.
+    """
     made, address = listening(host, port)
     typer.echo(f"{address}: POST /search, /explain, /passages; MCP at /mcp  (Ctrl-C stops it)", err=True)
     with contextlib.suppress(KeyboardInterrupt):

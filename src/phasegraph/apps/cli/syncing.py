@@ -185,7 +185,10 @@ def _unreadable(found: FilesRead) -> Callable[[str], bool]:
 def run_sync(
     corpus: Path, out: Path, embedder: str | None, tokenizer: str | None, *, watch: bool, allow_empty: bool
 ) -> None:
-    """Update the folder `out` once, or with `watch` after every change of a file; print what changed."""
+    """Update the folder `out` from the files in `corpus`, and print what changed.
+
+    With `watch`, update it again after every change of a file. The other parameters are those of :class:`FileSync`.
+    """
     made, to = FileSync(corpus, out, embedder, tokenizer, allow_empty=allow_empty), console()
     if not watch:
         to.print(f"{made.sync()}: {out}")

@@ -289,7 +289,10 @@ def exported(inspector: Inspector, question: object, settings: object, other: ob
 
 
 def serve(inspector: Inspector, host: str, port: int, token: str | None, say: Callable[[str], None]) -> None:
-    """Serve the page until interrupted, after calling `say` with its address; errors are those of :func:`make_app`."""
+    """Serve the inspector's page until interrupted; first, call `say` with the address of the page.
+
+    Data requests need `token`, unless it is None. The errors are those of :func:`make_app`.
+    """
     app = make_app(inspector, host, token)
     made, address = listening(host, port)
     # The token is in the fragment, which browsers do not send to servers; the page removes it from the history.

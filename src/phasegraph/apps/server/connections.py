@@ -255,7 +255,10 @@ def until_cancelled(app: Any) -> Any:
 
 
 def run_server(app: Any, made: socket.socket, door: Door) -> None:
-    """Serve an ASGI application over a listening socket until a signal stops the process."""
+    """Serve the ASGI application `app` on the listening socket `made` until a signal stops the process.
+
+    `door` limits the connections.
+    """
     with needed("a server needs uvicorn; pip install uvicorn"):
         import uvicorn
     _check_descriptors(door.most)
