@@ -9,7 +9,7 @@ from collections.abc import Callable
 class Background:
     """A runner of functions, one at a time, in a daemon thread that exists only while a function runs.
 
-    Copies of the object and forked child processes do not get the thread.
+    `name` is the name of the thread. Copies of the object and forked child processes do not get the thread.
 
     >>> work, done = Background("example"), []
     >>> work.start(lambda: done.append(1))

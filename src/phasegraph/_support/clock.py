@@ -77,7 +77,7 @@ CLOCK = Clock()
 
 
 class Deadline:
-    """The time on a clock by which a call or a step of a call must end.
+    """The time by which a call or a step of a call must end: `due`, a time on `clock`.
 
     >>> Deadline.after(CLOCK, 60.0).part(0.5).left() <= 30.0, Deadline.after(CLOCK, None).left()
     (True, None)

@@ -367,10 +367,10 @@ class ChangedRows(Mapping[str, int]):
 
 
 class ChangedNames(NameRows):
-    """A mapping of names to rows after a change, with the methods of :class:`NameRows`.
+    """A mapping of names to rows after a change: `gone` are the removed names, and `came` maps added names to rows.
 
-    `parts` contains two sequences, which are searched by bisection: the old names and the added names, both ascending.
-    `gone` contains the names that were removed.
+    The mapping has the methods of :class:`NameRows`. `parts` contains two sequences, which are searched by bisection:
+    the old names and the added names, both ascending.
     """
 
     def __init__(self, names: Sequence[str], came: Mapping[str, int], gone: Collection[str]) -> None:

@@ -239,7 +239,10 @@ _LEAST_HITS = 20
 
 
 class Correlation(NamedTuple):
-    """Spearman's correlation of scores with relevance, its 99.9 % confidence interval, and the number of queries."""
+    """Spearman's correlation of scores with relevance (`value`), and the number of queries (`queries`) behind it.
+
+    `low` and `high` are the ends of its 99.9 % confidence interval.
+    """
 
     value: float
     low: float

@@ -39,7 +39,7 @@ PASSAGES_PER_SHARD = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The resources of a task: CPU time in seconds, and the peak memory of its process in bytes (0 if unknown)."""
+    """The resources of a task: CPU time in seconds (`cpu`), and peak memory in bytes (`peak`; 0 if unknown)."""
 
     cpu: float
     peak: int

@@ -283,7 +283,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of JSON lines or Parquet, with a digest of its content and the positions of its rows.
+    """The file `path` of JSON lines or Parquet, with a digest of its content and the positions of its rows.
 
     For JSON lines, `starts` are the byte positions of the rows and of the end, and `lines` the line numbers; for
     Parquet, both are None.

@@ -99,7 +99,7 @@ class Part:
 
 
 class Spool:
-    """An array in a temporary file, to which rows are appended until the array is complete."""
+    """An array of elements of type `dtype` in the temporary file `path`; rows are appended until it is complete."""
 
     def __init__(self, path: Path, dtype: Any) -> None:
         self.path, self.dtype, self._rows = path, np.dtype(dtype), 0
@@ -135,7 +135,7 @@ class Spool:
 
 
 class Names(NamedTuple):
-    """Sorted names: their concatenated UTF-8 bytes, and the end of each name in these bytes."""
+    """Sorted names: their concatenated UTF-8 bytes (`text`), and the position in `text` at which each name ends."""
 
     text: NDArray[np.uint8]
     ends: IntArray
@@ -458,7 +458,7 @@ _INWARD = (("rows", np.int32), ("values", np.float32), ("starts", np.int64))
 
 
 class _Rows:
-    """The matrix of edge weights for walks, to which edges are appended node by node."""
+    """The matrix of edge weights for walks, to which the rows of nodes are appended; its files are in `scratch`."""
 
     def __init__(self, scratch: Path) -> None:
         self._data, self._indices = Spool(scratch / "walk_data", np.float32), Spool(scratch / "walk_indices", np.int32)

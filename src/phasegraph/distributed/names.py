@@ -62,7 +62,7 @@ class EmbeddedNames:
 
 
 class Linked(NamedTuple):
-    """The synonyms of an index: their arrays, their entry in the index's manifest, and the number of pairs."""
+    """The synonyms of an index: their arrays, their entry in the manifest of the index, and the number of pairs."""
 
     arrays: dict[str, Any]
     body: dict[str, object]

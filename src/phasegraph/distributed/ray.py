@@ -309,7 +309,10 @@ def retrieve(
 
 
 class _Retriever:
-    """A callable that answers the questions in a batch of a dataset; it opens the index once."""
+    """A callable that answers each question of a batch with `k` passages; it opens the index once per actor.
+
+    `embeddings` is the model that embeds the questions, or None.
+    """
 
     def __init__(self, index: str, k: int, embeddings: Any) -> None:
         self._answering, self._embed = Answering(index, k), query_embedder(embeddings)

@@ -70,7 +70,8 @@ def arrow() -> Any:
 class BuildSettings:
     """The settings of a build, the same for all shards.
 
-    `known_names` are names that are searched in the passages, in addition to the names from titles.
+    `known_names` are names that are searched in the passages, in addition to the names from titles. `tokenizer` and
+    `weights` are as for :func:`phasegraph.graph.build_graph`.
     """
 
     tokenizer: str = "english"
@@ -241,7 +242,7 @@ def _pair_key(first: Any, second: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A shard that :func:`stage` wrote.
+    """A shard whose passages :func:`stage` checked and wrote to `folder`.
 
     `passages` is the number of passages. `width` is the dimension of the embeddings, or 0 without embeddings. `digest`
     is a digest of the shard's content.

@@ -281,7 +281,11 @@ def retrieve(dataset: Any, index: str | os.PathLike[str], *, k: int = 10, embedd
 
 
 class _Retrieval:
-    """The function of a Spark task that answers the questions in a partition; a process opens the index only once."""
+    """The function of a Spark task that answers each question of a partition with `k` passages.
+
+    A process opens the index only once; `state` is a digest of the index. `embeddings` is the model that embeds the
+    questions, or None.
+    """
 
     def __init__(self, index: str, k: int, embeddings: Any, state: str) -> None:
         self._index, self._k, self._embeddings, self._state = index, k, embeddings, state

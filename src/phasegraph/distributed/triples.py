@@ -42,7 +42,10 @@ def write_rows(shards: Sequence[Staged], to: Path) -> None:
 
 
 class MappedRows(Container[str]):
-    """A lookup of the rows of all passages by id, in a memory-mapped table of :func:`write_rows`."""
+    """A lookup of the rows of all passages by id, in the table that :func:`write_rows` wrote to `folder`.
+
+    The table is memory-mapped.
+    """
 
     def __init__(self, folder: Path) -> None:
         _, arrays = read_bundle(folder, ROWS_OF_IDS, VERSION, verify=False)
@@ -60,7 +63,7 @@ class MappedRows(Container[str]):
 
 @dataclass(frozen=True)
 class TripleFile:
-    """A file of triples with a digest of its content.
+    """The file `path` of triples, with a digest of its content.
 
     A file with a line per passage is divided into `pieces`. A file in HippoRAG's format has no pieces and is read as a
     whole.

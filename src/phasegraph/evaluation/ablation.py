@@ -83,7 +83,7 @@ class AblationRow:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """The table of an ablation with ``full`` as its first row.
+    """The table of an ablation of the data set `name` with `queries` queries; the first row is ``full``.
 
     `notes` describe the function behind each stage, and the stages that were left out.
     """
@@ -263,7 +263,10 @@ def ablate(
 
 @dataclass(frozen=True, slots=True)
 class _Texted:
-    """A source whose hits carry their passages' texts, for the stages that read texts."""
+    """A wrapper of a source that gives each hit its passage's text, for the stages that read texts.
+
+    `contents` maps passage ids to texts.
+    """
 
     source: Any
     contents: Mapping[str, str]
@@ -282,7 +285,10 @@ class _Texted:
 
 
 class _Bench:
-    """A data set with the graph, facts and models that the stages need; each is built once."""
+    """The data set of an ablation, with the graph, summary tree, facts and models that the stages need.
+
+    The tree and the facts are built once, on first use.
+    """
 
     def __init__(self, inputs: ExperimentInput, models: Mapping[str, Callable[..., Any]]) -> None:
         if inputs.graph is not None and not isinstance(inputs.graph, EntityGraph):

@@ -330,7 +330,7 @@ def judgement_from_spans(
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage of a corpus: id, title (may be empty), text, and all other fields of its line."""
+    """A passage of a corpus: id, title (may be empty), text, and all other fields of its line in the file (`extra`)."""
 
     id: str
     title: str
@@ -353,9 +353,9 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A judged question: its id, text and judgement, the other fields of its line in the file, and the line number.
+    """A judged question: its id, text and judgement, the other fields of its line in the file (`extra`), and `line`.
 
-    The number is 0 if the question does not come from a file.
+    `line` is the number of that line, or 0 if the question does not come from a file.
     """
 
     id: str

@@ -82,7 +82,7 @@ _WAS_PERSON = re.compile(rf" (is|was) (?:a|an|the) [^.,;]{{0,60}}\b(?:{_PERSON})
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A generated question, its kind, and the passages it was made from; `about` is the name in the question."""
+    """A generated question, its kind, and the ids of the passages it was made from; `about` is the name in it."""
 
     text: str
     kind: str

@@ -18,7 +18,7 @@ from phasegraph.evaluation.significance import BootstrapResult, holm, paired_boo
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """The rules by which a benchmark is evaluated.
+    """The rules by which the benchmark `name` is evaluated.
 
     `parts` are pairs of splits: the tested split, and a second split on which the sign of a difference must agree. The
     first pair present in the data is used. The first of `measures` is tested, and also `answer_measure` if the data set

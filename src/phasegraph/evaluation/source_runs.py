@@ -72,7 +72,10 @@ def fact_seeds(
 
 
 class HippoWalk:
-    """HippoRAG 2's walk on an undirected graph, seeded by the entities of the best facts and by every passage."""
+    """HippoRAG 2's walk over a data set's facts, on an undirected graph.
+
+    The walk is seeded by the entities of the facts that are most similar to the query, and by every passage.
+    """
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset, self.facts = dataset, load_facts(dataset)
@@ -87,9 +90,10 @@ class HippoWalk:
 
 
 class FlowWalk:
-    """SemFlowRAG's walk toward less abstract nodes, with edges weighted by the query.
+    """SemFlowRAG's walk over a data set's facts, with edges weighted by the query.
 
-    The default parameters are those of the paper.
+    The walk prefers edges to less abstract entities. An entity is more abstract if the embeddings of the passages about
+    it vary more. The default parameters are those of the SemFlowRAG paper.
     """
 
     def __init__(self, dataset: Dataset, parameters: FlowParameters = SEMFLOW_PARAMETERS["paper"]) -> None:
@@ -146,7 +150,7 @@ DEFAULT_LIMIT = 50
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """The rankings of one source for all queries in data set order, and the mean wall time per search (ms)."""
+    """The rankings of the source `name` for all queries in data set order, and the mean wall time per search (ms)."""
 
     name: str
     rankings: tuple[Ranking, ...]

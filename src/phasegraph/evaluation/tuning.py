@@ -212,9 +212,9 @@ CONSTANTS = (10.0, 60.0)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A configuration to try: ``fit(rankings, judgements)`` makes its pipeline from a training part.
+    """A configuration to try, with its name; ``fit(rankings, judgements)`` returns its pipeline.
 
-    `fitted` is True if the pipeline depends on the training part.
+    `fitted` is True if the pipeline depends on these rankings and judgements.
     """
 
     name: str

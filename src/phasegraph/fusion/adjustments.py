@@ -161,7 +161,10 @@ class Adjustment:
 
 
 class ExactMatches(Adjustment):
-    """An adjustment that fuses exact matches as one more source."""
+    """An adjustment that fuses exact matches (:class:`ExactMatchBonus`) as one more source.
+
+    `given` is the ranking of exact matches of an earlier result whose rankings are fused again; otherwise None.
+    """
 
     source = EXACT_MATCH
 
@@ -199,7 +202,10 @@ class ExactMatches(Adjustment):
 
 
 class Consensus(Adjustment):
-    """An adjustment that adds a bonus to each candidate that at least two sources returned."""
+    """An adjustment that adds a bonus to each candidate that at least two sources returned.
+
+    With `bounded`, `bonus` is a multiple of the largest fused value; otherwise, it has the unit of the fused values.
+    """
 
     def __init__(self, bonus: float, bounded: bool) -> None:
         self._bonus, self._bounded = bonus, bounded

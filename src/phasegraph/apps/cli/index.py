@@ -42,7 +42,10 @@ DEFAULT_THRESHOLD = 0.8
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Entity names with their embeddings, and the minimum cosine of synonyms (None if not given)."""
+    """Entity names with their embeddings (`vectors`), and the minimum cosine of synonyms (`threshold`).
+
+    A threshold of None means that the user gave no minimum cosine.
+    """
 
     vectors: Mapping[str, Float32Array]
     threshold: float | None

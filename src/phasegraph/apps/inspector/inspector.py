@@ -57,7 +57,10 @@ _SETTINGS = ("pipeline", "weights", "thresholds", "final", "common", "confidence
 
 @dataclass(eq=False)
 class Asked:
-    """A question with its rankings; changed settings are applied to these rankings without a new search."""
+    """A question with its rankings, the sources' reports, and the other data for the fusion (`context`).
+
+    Changed settings are applied to these rankings without a new search.
+    """
 
     question: str
     rankings: tuple[Ranking, ...]

@@ -94,7 +94,7 @@ def unknown_fields(asked: Iterable[str], known: Collection[str]) -> str:
 
 
 class SoundMessages:
-    """ASGI middleware that passes only valid MCP messages on to the SDK.
+    """ASGI middleware that passes only valid MCP messages on to `app`, the application of the SDK.
 
     It answers an invalid message with status 400, because the SDK would log the message together with the question.
     """

@@ -18,7 +18,7 @@ from phasegraph.sources.settings import CALL_TIMEOUT
 
 
 class FollowingView:
-    """A :class:`View` that is replaced by a new view when the passages change."""
+    """A :class:`View` of passages that may change; after a change, a new view (`now`) answers the requests."""
 
     def __init__(self, view: View) -> None:
         self.now = view
