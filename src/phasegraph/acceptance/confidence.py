@@ -226,7 +226,7 @@ class ConfidenceModel:
         return ConfidenceEvidence(value, top, near, covers, named, fitted, without, together)
 
     def _nearness(self, top: float, vector: Ranking) -> float | None:
-        """Convert the best similarity `top` to a factor of the confidence, in [0, 1].
+        """Convert `top`, the best score of the ranking `vector`, to a factor of the confidence, in [0, 1].
 
         Return None if `top` is not a cosine and the model has no fitted `bar`.
         """
@@ -236,7 +236,10 @@ class ConfidenceModel:
         return float(_sigmoid((top - (COSINE_BAR if self.bar is None else self.bar)) / self.width))
 
     def probabilities(self, values: ArrayLike) -> FloatArray:
-        """Convert n confidences to (n,) probabilities that the corpus contains an answer."""
+        """Convert n confidences to (n,) probabilities that the corpus contains an answer.
+
+        Raise InvalidInputError if the model has no `slope` and `intercept`.
+        """
         if self.slope is None or self.intercept is None:
             raise InvalidInputError(
                 "a ConfidenceModel without slope and intercept has no probabilities: calibrate with judged queries "

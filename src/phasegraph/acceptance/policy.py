@@ -75,7 +75,7 @@ class AcceptanceOutcome:
 
     @property
     def failed(self) -> bool:
-        """True if the function `on_empty` raised an error."""
+        """True if `on_empty`, a function of the policy, raised an error."""
         return self.reason.startswith("callback_failed")
 
     @property

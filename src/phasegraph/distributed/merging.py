@@ -57,11 +57,11 @@ class Part:
         return [self.entries[name]["sha256"] for name in names]
 
     def length(self, name: str) -> int:
-        """Return the number of rows of an array."""
+        """Return the number of rows of the array `name`."""
         return int(self.entries[name]["shape"][0])
 
     def array(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """Return the rows of an array from `start` up to, but not including, `stop` (default: the end)."""
+        """Return the rows of the array `name` from `start` up to, but not including, `stop` (default: the end)."""
         entry = self.entries[name]
         dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
         stop, width = shape[0] if stop is None else stop, int(np.prod(shape[1:], dtype=np.int64))
@@ -73,7 +73,7 @@ class Part:
         return found.reshape((stop - start, *shape[1:]))
 
     def slices(self, name: str) -> Iterator[NDArray[Any]]:
-        """Yield an array in slices of about 16 MB."""
+        """Yield the array `name` in slices of about 16 MB."""
         entry = self.entries[name]
         width = np.dtype(entry["dtype"]).itemsize * int(np.prod(entry["shape"][1:], dtype=np.int64))
         step = max(1, _BYTES // max(width, 1))

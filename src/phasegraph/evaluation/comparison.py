@@ -86,7 +86,7 @@ def _shingles(text: str) -> frozenset[tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A question for which two methods rank a judged passage very differently.
+    """A question for which only one of two methods returns a judged passage among its first k hits.
 
     Parameters
     ----------

@@ -346,7 +346,7 @@ class Tuning:
         Means of the measure for the default and for the chosen configuration on the tuning part, in [0, 1]. The second
         mean is out of fold, but biased upward, because it is the best of `tried` configurations.
     confirmation_default, confirmation_chosen : float
-        The same means on the confirmation part, which is not used for tuning.
+        Means of the measure for both configurations on the confirmation part, which is not used for tuning.
     difference, low, high : float
         Gain on the confirmation part with its 95 % bootstrap interval.
     p : float

@@ -249,7 +249,11 @@ class PriorAdjustment(Adjustment):
 
 
 class Reranking(Adjustment):
-    """An adjustment that takes the weighted mean of the fused values and a reranker's scores."""
+    """An adjustment that takes the weighted mean of the fused values and a reranker's scores.
+
+    `ranking` contains these scores. If `calibrator` is None, they get the mean and standard deviation of the fused
+    values.
+    """
 
     source = RERANK
     can_be_judged = True

@@ -255,7 +255,7 @@ def publish(values: FloatArray) -> FloatArray:
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Multiply each fused value >= 0 by its factor (the product of the priors); divide negative values by theirs.
+    """Multiply each fused value >= 0 by its factor (the product of the priors); divide each value < 0 by its factor.
 
     A factor below 1 therefore never raises a value. A factor below 1e-9 counts as 1e-9.
     """

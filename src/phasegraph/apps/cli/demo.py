@@ -35,7 +35,7 @@ class DemoInspector(Inspector):
         super().__init__(index, "demo", embedder=self._embed, judged=data.queries, command="phasegraph demo")
 
     def ask(self, question: object) -> Asked:
-        """Search the sources for a question; the bundled questions have stored vectors."""
+        """Return a question with its rankings; the vectors of the bundled questions are stored."""
         if isinstance(question, str) and question.strip() not in self._known and self._model() is None:
             return self._by_words.ask(question)
         return super().ask(question)

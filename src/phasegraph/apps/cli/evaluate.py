@@ -641,7 +641,7 @@ def meanings(
     systems: Sequence[System],
     ms: str = "milliseconds per question to search the sources, one after another, and to fuse the hits",
 ) -> dict[str, str]:
-    """Explain the names in a table: measures, columns and systems; `ms` explains the column of times."""
+    """Return an explanation for each measure, column and system in a table; `ms` explains the column of times."""
     terms = {measure.name: measure.about for measure in table.measures if measure.about}
     terms["@k"] = "the measure counts the first k passages"
     terms["(p)"] = f"p-value of the paired test against {table.baseline}, with Holm's correction"

@@ -503,10 +503,11 @@ def _why_weights(pipeline: FusionPipeline, result: Result) -> str:
 
 
 def _verdict(name: str, result: Result, everything: Result) -> list[str]:
-    """Return sentences that say at which rank a passage is, and why it is not in the answer.
+    """Return sentences that say at which rank the passage `name` is, and why it is not in the answer.
 
-    For a passage outside the answer, the sentences compare its fused value with that of the answer's last passage. They
-    also name the source with the largest difference in contribution to the two fused values.
+    `everything` is the ranking of all candidates. For a passage outside the answer, the sentences compare its fused
+    value with that of the answer's last passage. They also name the source with the largest difference in contribution
+    to the two fused values.
     """
     if name in result.ids:
         return [f"The passage is in the answer, at rank {result.ids.index(name) + 1}."]

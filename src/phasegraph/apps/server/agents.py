@@ -170,7 +170,10 @@ def _sdk() -> tuple[Any, Any]:
 
 
 def streamable_app(view: Answers) -> Any:
-    """Create the ASGI application for stateless streamable HTTP at ``/mcp``; the caller checks hosts and tokens."""
+    """Create the ASGI application that serves MCP over stateless streamable HTTP at ``/mcp``.
+
+    The caller checks hosts and tokens.
+    """
     from mcp.server.transport_security import TransportSecuritySettings
 
     server = mcp_server(view)

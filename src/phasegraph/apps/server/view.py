@@ -87,9 +87,10 @@ class View:
     """The passages of an index that one caller may see; hidden passages have no effect on any answer.
 
     `embed` is the embedding function, from text to vector, of the model that embedded the passages. Without it, the
-    search uses only names and words. `only` is the metadata that a passage must have (:func:`check_filter`). `ids` are
-    the ids of the passages that match `only`, if already known. `timeout` is the time limit of an answer in seconds.
-    `max_query_length` is the maximum number of characters of a query, because a long query costs much processor time.
+    search uses only names and words. `only` is the metadata that a passage must have (:func:`check_filter`); None shows
+    all passages. `ids` are the ids of the passages that match `only`, if already known. `pipeline` fuses the sources;
+    None means the default pipeline. `timeout` is the time limit of an answer in seconds. `max_query_length` is the
+    maximum number of characters of a query, because a long query costs much processor time.
     """
 
     def __init__(
