@@ -52,7 +52,7 @@ class Confidence:
         check_choice("Confidence.unknown", self.unknown, ("accept", "abstain"))
 
     def holds_back(self, value: float | None) -> bool:
-        """Return True if an answer with the confidence `value` (None if unknown) must be empty."""
+        """Return True if an answer with the confidence `value` must be empty; None stands for an unknown confidence."""
         return self.unknown == "abstain" if value is None else value < self.min
 
     def to_dict(self) -> dict[str, object]:

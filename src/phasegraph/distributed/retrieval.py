@@ -277,7 +277,7 @@ def _model_state(model: Any) -> str:
 
 
 def _state(index: Path) -> str:
-    """Return a digest of the state of an index, from the content of its manifests and change files."""
+    """Return a digest of the state of the index in the folder `index`, from the content of its JSON files."""
     files = sorted(one for one in index.rglob("*.json") if one.is_file())
     return digest_of(*(f"{one.relative_to(index)}\n{one.read_text(encoding='utf-8')}" for one in files))
 

@@ -68,7 +68,7 @@ def arrow() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """The settings of a build, the same for all shards.
+    """The settings of a distributed build, which apply to all shards.
 
     `known_names` are names that are searched in the passages, in addition to the names from titles. `tokenizer` and
     `weights` are as for :func:`phasegraph.graph.build_graph`.
@@ -365,7 +365,7 @@ def extract(
     stated: Callable[[Sequence[str]], Mapping[str, Extraction]] | None,
     to: Path,
 ) -> None:
-    """Extract entities and facts from a shard's passages, and write the counts to the folder `to`.
+    """Extract entities and facts from a shard's passages, and write their counts to the folder `to`.
 
     This is the second map step. The arrays have the same names as in an index. `gazetteer` is the output folder of
     ``write_gazetteer``, and `digest` the digest of its names. ``stated(ids)`` returns the additional extractions of the

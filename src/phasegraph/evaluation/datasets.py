@@ -418,7 +418,7 @@ class Dataset:
 
     @property
     def groups(self) -> tuple[str, ...] | None:
-        """The group (such as the collection) of every query; None without groups; see :func:`groups_of`."""
+        """The group of every query, such as its collection; None if queries have no groups. See :func:`groups_of`."""
         return groups_of(self.queries)
 
     def vectors_by_text(self) -> dict[str, Float32Array]:

@@ -206,7 +206,7 @@ class Answers:
 def run_systems(
     inputs: ExperimentInput, systems: Sequence[System], k: int, runs: Mapping[str, SourceRun] | None = None
 ) -> tuple[list[Answers], tuple[str, ...]]:
-    """Answer every query of a data set with every system, from the same rankings.
+    """Answer every query of a data set with every system; all systems fuse the same rankings.
 
     Parameters
     ----------

@@ -358,7 +358,7 @@ class Hit(NamedTuple):
 
 
 def ids_by_text(passages: Iterable[Passage]) -> dict[str, str]:
-    """Return a mapping from ids that are derived from texts to the ids of the passages with these texts.
+    """Return the id of each passage, by the id that is derived from the passage's text.
 
     :func:`run_retriever` derives such an id from the text of a hit that has no id.
     """

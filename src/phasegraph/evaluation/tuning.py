@@ -415,7 +415,10 @@ class _Part:
         )
 
     def folds(self, rng: int) -> list[IntArray]:
-        """Return the rows of five folds; the queries of a group are in the same fold."""
+        """Divide the queries randomly into five folds; return the rows of each fold.
+
+        All queries of a group are in the same fold. `rng` is the seed.
+        """
         places = {group: place for place, group in enumerate(dict.fromkeys(self.groups))}
         of = np.array([places[group] for group in self.groups], dtype=np.intp)
         parts = np.array_split(np.random.default_rng(rng).permutation(len(places)), FOLDS)

@@ -120,7 +120,7 @@ def _check(rankings: object, context: object) -> None:
 
 
 def _to_fuse(pipeline: FusionSettings, rankings: Sequence[Ranking]) -> tuple[list[Ranking], tuple[Adjustment, ...]]:
-    """Return the rankings to fuse (with hits and a positive weight), and the pipeline's adjustments."""
+    """Return the rankings to fuse, which have hits and a positive weight, and the adjustments of the pipeline."""
     weights, chosen, reserved = pipeline.weights, [], []
     for ranking in rankings:
         if ranking.source in RESERVED:

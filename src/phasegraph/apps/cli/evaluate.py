@@ -724,7 +724,7 @@ class Sheet:
 
 
 def protocol_of(name: str | None, dev_set: Path | None) -> Protocol | None:
-    """Return the evaluation protocol with a name, such as HetDocQA's protocol; None if `name` is None.
+    """Return the evaluation protocol `name`, such as that of HetDocQA; None if `name` is None.
 
     A protocol is a benchmark's rules for which differences count. Raise BadParameter for an unknown name, or for a
     `dev_set` without a protocol.

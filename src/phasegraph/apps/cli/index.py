@@ -473,7 +473,7 @@ def _written(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of the command: sizes of the index, a sentence on its changes, and a count of malformed triples."""
+    """The outcome of ``phasegraph index``: index sizes, a sentence on changes, and a count of malformed triples."""
 
     sizes: str
     changes: str = ""
@@ -513,7 +513,10 @@ _OF_ENTITIES = (
 
 
 def _check_options(given: Mapping[str, object], corpus: Path) -> None:
-    """Raise InvalidInputError for options that contradict each other; a value of None means not given."""
+    """Raise InvalidInputError for options of ``phasegraph index`` that contradict each other.
+
+    `given` contains the values of the options; None means that an option was not given. `corpus` is the path to read.
+    """
     if given["--engine"] is not None:
         _leave_out(given, ("--chunks", "--update", "--embedder", *_OF_CHUNKS), "with --engine")
         if corpus.is_dir():

@@ -62,9 +62,10 @@ def _judged_in(path: Path, passages: Sequence[Passage]) -> tuple[Query, ...]:
 
 
 def _passages_of(index: GraphIndex | ChunkGraph, corpus: Path | None) -> Sequence[Passage]:
-    """Return the passages of an index with their texts.
+    """Return the passages of an index, with their texts.
 
-    A chunk graph stores no texts: its passages are read from `corpus`. Without `corpus`, the result is empty.
+    A chunk graph stores no texts: its passages are read from the file `corpus`. If `corpus` is None, the result is then
+    empty.
     """
     if isinstance(index, ChunkGraph):
         return () if corpus is None else read_corpus(corpus)

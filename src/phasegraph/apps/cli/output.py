@@ -349,7 +349,7 @@ def embed_with(model: object) -> Embed | None:
 
 
 def stage(label: str, work: Callable[[], T]) -> T:
-    """Call `work`, and return its value; on a terminal, show `label` until the call ends."""
+    """Call `work`, and return its value; on a terminal, show the text `label` until the call ends."""
     to = console()
     if not to.is_terminal:
         return work()

@@ -176,7 +176,10 @@ def _with_source(passage: Any, source: str) -> dict[str, Any]:
 
 
 def _unreadable(found: FilesRead) -> Callable[[str], bool]:
-    """Return a function that tests if a document's file exists but could not be read; such documents are kept."""
+    """Return a function that tests, by its name, whether a document comes from a file that could not be read.
+
+    The folder keeps such documents.
+    """
     names = tuple(found.skipped)
     below = tuple(f"{name}{end}" for name in names for end in ("/", ":"))
     return lambda document: document in names or document.startswith(below)

@@ -110,7 +110,7 @@ def try_out(
 
 
 def show_page(inspector: Inspector, ask: str | None, port: int, open_it: bool | None) -> None:
-    """Serve the page on this machine until interrupted; with `ask`, the page shows the answer to this question.
+    """Serve the inspector's page on this machine until interrupted; with `ask`, it shows the answer to this question.
 
     `open_it` says whether a browser is opened; None opens a browser if standard output is a terminal.
     """

@@ -163,7 +163,7 @@ class Inspector:
     # Data of the start page.
 
     def about(self) -> dict[str, Any]:
-        """Describe the index for the start page: its size, sources with colors, pipelines with settings, questions."""
+        """Describe the index for the start page of the inspector: size, sources with colors, pipelines, questions."""
         offered = [*((one, True) for one in self.judged), *((one, False) for one in self.made)]
         return {
             "name": self.name,

@@ -41,7 +41,7 @@ _ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&"}
 
 @lru_cache(maxsize=8)
 def part(name: str) -> str:
-    """Return the text of a static file of the page, such as its style sheet."""
+    """Return the text of a static file of the inspector's page, such as its style sheet."""
     return (files("phasegraph.apps.inspector") / "static" / name).read_text(encoding="utf-8")
 
 
@@ -55,7 +55,7 @@ def embedded_json(data: object) -> str:
 
 
 def served_page() -> str:
-    """Return the page of the server, which loads its files and data from the server."""
+    """Return the HTML of the inspector's page, which loads its files and its data from the server."""
     head = (
         '<link rel="stylesheet" id="__________cytoscape_stylesheet" href="static/inspector.css">'
         '<link rel="icon" href="data:,">'
@@ -110,7 +110,7 @@ _HEADERS = {
 
 
 class Guard:
-    """ASGI middleware that passes only allowed requests on to the page's application.
+    """ASGI middleware that passes only allowed requests on to `app`, the application of the inspector.
 
     The Host header must be a loopback name or `host`, the address on which the server listens; this prevents DNS
     rebinding. If the server listens on every address, every name is allowed, and the token protects the data. Every
@@ -184,10 +184,10 @@ def _name_of(host: str) -> str:
 
 
 def make_app(inspector: Inspector, host: str = "127.0.0.1", token: str | None = None) -> Guard:
-    """Create the ASGI application: the page at ``/``, its files under ``/static``, and its data under ``/api``.
+    """Create the inspector's ASGI application: its page at ``/``, files under ``/static``, and data under ``/api``.
 
-    Raise InvalidInputError if `host` is not a loopback address and there is no token, or if the token is short or not
-    ASCII.
+    `host` is the address to listen on. Data requests need `token`, unless it is None. Raise InvalidInputError if `host`
+    is not a loopback address and there is no token, or if the token is short or not ASCII.
     """
     if host not in LOOPBACK and not token:
         raise InvalidInputError(

@@ -206,7 +206,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
 
 class _Listening(socket.socket):
-    """A listening socket with a queue of `_QUEUE` connections; the queue that asyncio requests is shorter."""
+    """A listening socket whose queue of waiting connections is longer than the queue that asyncio requests."""
 
     def listen(self, _: int = 0) -> None:
         super().listen(_QUEUE)
@@ -280,7 +280,10 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
 
 
 def _check_descriptors(connections: int) -> None:
-    """Set the limit of open files for this number of connections; raise InvalidInputError if the system refuses."""
+    """Raise the process's limit of open files, if necessary, so that it allows this number of connections.
+
+    Raise InvalidInputError if the system allows no such limit.
+    """
     if sys.platform == "win32":
         return
     import resource

@@ -78,9 +78,9 @@ def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_token(name: str, token: object) -> str:
-    """Return a token; raise InvalidInputError unless it has at least 16 visible ASCII characters.
+    """Return `token`; raise InvalidInputError unless it has at least 16 visible ASCII characters.
 
-    No message contains the token.
+    In the message, `name` stands for the token, which no message contains.
     """
     if not isinstance(token, str) or len(token) < 16 or not all("!" <= one <= "~" for one in token):
         raise InvalidInputError(
@@ -174,7 +174,7 @@ class Gate:
             await _say(send, 429, f"{error}; try again in {after} s", [(b"retry-after", after.encode())])
 
     async def _put_off(self, scope: Any) -> None:
-        """Wait before a refusal; meanwhile, the connection may be closed in favor of a new connection."""
+        """Wait before a request is refused; during the wait, its connection may be closed in favor of a new one."""
         scope[IDLE] = True
         await asyncio.sleep(self._refusal)
 
