@@ -21,7 +21,7 @@ _FAILED = ("error", "timeout", "skipped")
 
 @dataclass(frozen=True)
 class SpansOfResults:
-    """An ``on_result`` callback for both retrievers that exports each result as OpenTelemetry spans.
+    """A callback for the option ``on_result`` of a retriever; it exports each result as OpenTelemetry spans.
 
     Parameters
     ----------

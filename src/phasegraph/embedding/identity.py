@@ -57,7 +57,7 @@ class ModelIdentity:
     name : str
         The description that :func:`model_name` returns.
     settings : mapping of str to value, default {}
-        Settings that affect the vectors, if the model exposes them; never a key or an address.
+        Settings that affect the vectors, if the model exposes them; never an API key or a network address.
     given : bool, default False
         Whether the caller supplied the vectors. Such vectors may embed other texts than the passages.
     """

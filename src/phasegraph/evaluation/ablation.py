@@ -316,7 +316,7 @@ class _Bench:
         return FactIndex(ends[known], found.vectors[known])
 
     def embed(self, text: str) -> Any:
-        """Return the stored vector of a question or passage; for any other text, call the function ``embed``."""
+        """Return the stored vector of a question or passage; for other texts, call the caller's function ``embed``."""
         return self.vectors[text] if text in self.vectors or "embed" not in self.models else self.models["embed"](text)
 
     def best_by_words(self, query: str) -> str:

@@ -92,7 +92,8 @@ def query_fusion(mode: str) -> Fuse:
 def ranx_fusion(norm: str | None, method: str) -> Fuse:
     """Return a function that fuses whole runs with ``ranx.fuse(norm=norm, method=method)``.
 
-    A measured time includes the compilation that ranx does on first use.
+    If `norm` is None, the scores are not normalized. A measured time includes the compilation that ranx does on first
+    use.
     """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:

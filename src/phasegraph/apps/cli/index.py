@@ -448,7 +448,7 @@ def index(
 
 
 def _planned(passages: tuple[Passage, ...], vectors: Float32Array | None) -> BuildPlan:
-    """Decide whether the index is built in memory or in shards; if it is too large for memory, print this."""
+    """Decide whether the index is built in memory or in shards; print a message if it is too large for memory."""
     text = sum(len(one.title) + len(one.text) for one in passages)
     plan = BuildPlan.of(text, 0 if vectors is None else vectors.nbytes)
     if plan.message:

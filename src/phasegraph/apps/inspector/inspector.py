@@ -221,11 +221,11 @@ class Inspector:
         return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
 
     def settled(self, settings: object) -> FusionPipeline:
-        """Create the pipeline of the page's settings; raise InvalidInputError for an unknown name or invalid value.
+        """Create the pipeline that the settings on the inspector's page describe.
 
         In `settings`, ``pipeline`` is a key of :attr:`pipelines`. ``weights`` and ``thresholds`` (by source),
         ``final``, ``common``, ``confidence`` and ``k`` replace the values of that pipeline. The value None removes a
-        threshold, or restores the weights of the rule.
+        threshold, or restores the weights of the rule. Raise InvalidInputError for an unknown name or invalid value.
         """
         given = check_keys("settings", settings, _SETTINGS)
         name = given.get("pipeline", OWN)
@@ -460,7 +460,7 @@ class Inspector:
         return frozenset(pipeline.decide(given, asked.context, reports=asked.reports).ids)
 
     def document(self, settings: object) -> bytes:
-        """Return the pipeline of the settings in the file format of ``FusionPipeline.save``."""
+        """Return the pipeline that `settings` describe, as a file in the format of ``FusionPipeline.save``."""
         return encode_document(KIND, VERSION, self.settled(settings).to_dict())
 
 

@@ -27,7 +27,10 @@ NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
 
 def mcp_server(view: Answers) -> Any:
-    """Create an MCP server of the official SDK (version 1 or 2) with the tools search, explain and passages."""
+    """Create an MCP server of the official SDK (version 1 or 2) with the tools search, explain and passages.
+
+    `view` answers the calls of the tools.
+    """
     from mcp import types
 
     server, errors = _sdk()

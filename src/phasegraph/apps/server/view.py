@@ -145,8 +145,8 @@ class View:
         """Return the result of :meth:`search`, with an explanation of the answer.
 
         Each passage also has its score, calibrated value and contribution for each source, and the paths of the graph
-        walk to it. The result also has ``confidence_evidence``, ``agreement`` (a share for each pair of sources) and
-        ``sources`` (a report per source).
+        walk to the passage. The result also has ``confidence_evidence``, ``agreement`` (a share for each pair of
+        sources) and ``sources`` (a report per source).
         """
         result = self._ask(query, k)
         passages = [self._passage(name) | as_passage(result.evidence(name)) for name in result.ids]

@@ -174,7 +174,7 @@ class Gate:
             await _say(send, 429, f"{error}; try again in {after} s", [(b"retry-after", after.encode())])
 
     async def _put_off(self, scope: Any) -> None:
-        """Wait before a request is refused; during the wait, its connection may be closed in favor of a new one."""
+        """Wait before a refusal; meanwhile, the server may close this connection to accept a new connection."""
         scope[IDLE] = True
         await asyncio.sleep(self._refusal)
 
