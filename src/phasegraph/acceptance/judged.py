@@ -133,7 +133,10 @@ class JudgedScores:
         return part
 
     def split(self, *, rng: int | np.random.Generator = 0) -> tuple[JudgedScores, JudgedScores]:
-        """Split the queries randomly into two halves without a common query; `rng` is a seed or a generator."""
+        """Split the judged hits into two parts, each with half of the queries; the queries are drawn randomly.
+
+        No query is in both parts. `rng` is a seed or a generator.
+        """
         if self.query_count < 2:
             raise InsufficientDataError(
                 f"a split by query needs at least 2 judged queries; got {self.query_count}: judge more queries"

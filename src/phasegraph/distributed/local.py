@@ -258,10 +258,10 @@ class Piece:
     line: int = 0
 
     def read(self, *columns: Sequence[str]) -> tuple[list[Any], Any]:
-        """Return the rows of the piece as mappings, and their embeddings (None if a Parquet file has no embeddings).
+        """Return the rows of the piece as mappings, and their embeddings.
 
-        For JSON lines, the embeddings are always None. `columns` are the required columns and the columns to read, as
-        for :func:`rows_of`.
+        The embeddings are None for JSON lines, and for a Parquet file without embeddings. `columns` are the required
+        columns and the columns to read, as for :func:`rows_of`.
         """
         if not self.line:
             return rows_of(_parquet_rows(self.file, self.start, self.stop), *columns)

@@ -221,7 +221,10 @@ class _Merge:
         return StreamedArray(kind, (sum(part.length(name) for part in self.parts), *shape), parts)
 
     def texts(self, name: str) -> dict[str, Any]:
-        """Return the two arrays, with the prefix `name`, that store a text of each passage: the bytes and the ends."""
+        """Return two arrays that store a text of each passage, by name: the bytes of the texts, and their ends.
+
+        `name` is the prefix of the names of both arrays.
+        """
         starts = np.concatenate([[0], np.cumsum([part.length(f"{name}_text") for part in self.parts])])
         return {
             f"{name}_text": self._whole(f"{name}_text"),
@@ -244,7 +247,7 @@ class _Merge:
         return {f"{name}_text": text.streamed(), f"{name}_ends": ends.streamed()}, tables
 
     def matrix(self, name: str, tables: Sequence[Spool]) -> dict[str, Any]:
-        """Return the arrays of the matrix `name`, with a row per passage and a column per entity.
+        """Return the arrays of the sparse matrix `name`, by name; it has a row per passage and a column per entity.
 
         `tables` contains, for each part, the new column of each of its entities.
         """
@@ -266,9 +269,10 @@ class _Merge:
         }
 
     def facts(self, tables: Sequence[Spool], entities: int) -> dict[str, Any]:
-        """Return the arrays of the symmetric matrix of facts between entities; counts of several parts are added.
+        """Return, by name, the arrays of the symmetric sparse matrix of facts between entities.
 
-        `tables` contains, for each part, the new row of each of its entities. `entities` is the number of entities.
+        The counts of several parts are added. `tables` contains, for each part, the new row of each of its entities.
+        `entities` is the number of entities.
         """
         data, columns = Spool(self.scratch / "facts_data", np.int32), Spool(self.scratch / "facts_indices", np.int32)
         degrees = np.zeros(entities, dtype=np.int64)
@@ -307,7 +311,7 @@ class _Merge:
         return rows, columns, part.array("facts_data", int(ends[0]), int(ends[-1])).astype(np.int64)
 
     def words(self, vocabulary: str, name: str) -> dict[str, Any]:
-        """Return the arrays of an inverted index of all passages.
+        """Return, by name, the arrays of the inverted index of all passages.
 
         `vocabulary` is the prefix of the arrays with the words, and `name` the prefix of the other arrays. The entries
         of a word are in the order of the parts.
@@ -450,7 +454,7 @@ class _Merge:
         made.add(degrees, to, weight)
 
     def embeddings(self) -> dict[str, Any]:
-        """Return a mapping with the array of the passages' embeddings; empty if the passages have no embeddings."""
+        """Return the array of the passages' embeddings, by its name in the index; empty if they have no embeddings."""
         return {"embeddings": self._whole("embeddings")} if "embeddings" in self.parts[0].entries else {}
 
 

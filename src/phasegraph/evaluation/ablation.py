@@ -341,7 +341,7 @@ class _Bench:
         return [fact for fact in facts if word_share(query, " ".join(fact)) > 0]
 
     def engine(self, on: frozenset[str]) -> tuple[FusionEngine, dict[str, Any]]:
-        """Return a fusion engine whose only stages are those in `on`, and the sources that it searches."""
+        """Return a fusion engine whose only stages are those in `on`, and the sources that it searches, by name."""
         facts = self.facts if "facts" in on else None
         sources: dict[str, Any] = {"vector": VectorSource(self.graph, embedder=self.embed)}
         if "graph" in on:

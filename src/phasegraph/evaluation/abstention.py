@@ -34,9 +34,9 @@ class Abstention:
     left_out: tuple[str, ...]
 
     def of(self, system: str) -> dict[str, float | None]:
-        """Return `auc` and `intact` of one system in percent, for JSON; None if the system has no figure.
+        """Return the values of `auc` and `intact` for one system in percent, by field name, for JSON.
 
-        The entry for `intact` is left out if no passages were deleted.
+        A value is None if the system has no figure. The entry for `intact` is left out if no passages were deleted.
         """
         kinds = {"abstain_auc": self.auc, **({"abstain_auc_intact": self.intact} if self.intact else {})}
         return {name: 100 * found[system] if system in found else None for name, found in kinds.items()}
@@ -143,7 +143,7 @@ def without(dataset: Dataset, passages: frozenset[str]) -> Dataset:
 def _confidences(
     inputs: ExperimentInput, systems: Sequence[System]
 ) -> tuple[Mapping[str, FloatArray], tuple[str, ...]]:
-    """Return each system's confidence in every question, and one line per system without confidence."""
+    """Return each system's confidence in every question, by system name, and a line per system without confidence."""
     known: dict[str, SourceRun] = {}
     found: dict[str, FloatArray] = {}
     left_out: list[str] = []

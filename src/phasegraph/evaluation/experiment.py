@@ -407,13 +407,13 @@ class Table:
 
     @property
     def scored(self) -> dict[Measure, int]:
-        """The number of queries that each measure scores."""
+        """The number of queries that each measure scores, by measure."""
         counts = (~np.isnan(self.values[self.baseline])).sum(axis=0).tolist()
         return dict(zip(self.measures, counts, strict=True))
 
     @property
     def tests(self) -> dict[Measure, str]:
-        """The name of the paired test of each measure; a measure that leaves out every query has no test."""
+        """The name of the paired test, by measure; a measure that leaves out every query has no test."""
         scored = self.scored
         return {measure: _test(measure, self.groups) for measure in self.measures if scored[measure]}
 

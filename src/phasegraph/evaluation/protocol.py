@@ -158,9 +158,9 @@ def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol =
 
 
 def _differences(table: Table, name: str, measure: Measure) -> tuple[FloatArray, list[str] | None]:
-    """Return a system's value minus the baseline's value for each query that `measure` scores.
+    """Return a system's value minus the baseline's value for each query that `measure` scores, and the queries' groups.
 
-    Also return the groups of these queries, or None if the queries have no groups.
+    The groups are None if the queries have no groups.
     """
     column = table.measures.index(measure)
     values = table.values[name][:, column] - table.values[table.baseline][:, column]

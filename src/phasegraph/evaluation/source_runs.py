@@ -124,7 +124,7 @@ class FlowWalk:
 
 
 def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -> tuple[FloatArray, FloatArray]:
-    """Return the seed weights of the entities, and the similarity of every passage to the query.
+    """Return two arrays: the seed weight of each entity, and the similarity of each passage to the query.
 
     `row` is the position of the query in `dataset`. `kept` and `entities` are as for :func:`fact_seeds`.
     """

@@ -398,7 +398,7 @@ class Shortlist:
         return "abstained" if self.outcome.reason == "low_confidence" else "all_rejected"
 
     def _selected(self, context: Context) -> tuple[IntArray, dict[str, object], tuple[str, ...]]:
-        """Return the rows of the results, the entries for ``Result.extras``, and warnings."""
+        """Return the rows of the chosen candidates, the entries for ``Result.extras`` by name, and warnings."""
         rows, policy = self.rows, self.pipeline.selection
         extras: dict[str, object] = {} if self.outcome is None else {"acceptance": self.outcome}
         if self.adjusted.readings:

@@ -110,7 +110,7 @@ def compare_and_print(
 
 
 def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows of the first table: each method's mean in each measure, with its interval.
+    """Return the headings and rows of the table of means: each method's mean in each measure, with its interval.
 
     If the questions were generated, the table also has the means for each kind of question.
     """
@@ -130,7 +130,7 @@ def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows of the second table: how many questions each method won and lost.
+    """Return the headings and rows of the table that compares each method (row) with each method (column).
 
     A cell has the numbers of questions that the method of its row won and lost against the method of its column.
     """

@@ -683,7 +683,7 @@ def shown(measure: Measure, value: float) -> str:
 def against_simple(
     table: Table, simple: Mapping[Measure, str], printed: Collection[Measure]
 ) -> tuple[dict[str, object], Sheet]:
-    """Compare the default with the best simple system of each measure; `simple` names these systems.
+    """Compare the default with the best simple system of each measure, whose name `simple` gives by measure.
 
     Return a mapping for JSON with all measures, and a printable table of the measures in `printed`. If the default is
     not in `table`, both contain only the best simple systems.

@@ -72,7 +72,7 @@ def fuse(
 
 
 def weights_in(text: str) -> dict[str, float] | None:
-    """Parse the weights of ``name=number,name=number``; None if there are none."""
+    """Parse the text ``name=number,name=number`` to weights by source name; None if it contains no weight."""
     found: dict[str, float] = {}
     for part in names_in(text):
         name, _, number = part.partition("=")

@@ -459,7 +459,7 @@ def _planned(passages: tuple[Passage, ...], vectors: Float32Array | None) -> Bui
 def _written(
     passages: tuple[Passage, ...], vectors: Float32Array | None, place: Path
 ) -> tuple[Path, local.VectorFile | None]:
-    """Write the passages and their vectors to two files in the folder `place`, and return the files.
+    """Write the passages and their vectors to two files in the folder `place`; return the path and a VectorFile.
 
     If `vectors` is None, the second value is None.
     """

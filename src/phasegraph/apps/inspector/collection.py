@@ -92,12 +92,12 @@ class Collection:
         return ChunkGraphSource(self.chunks, depends_on=depends_on, embedder=embedder).prepare()
 
     def read(self, name: str) -> tuple[str, str]:
-        """Return the title and text of a passage; empty texts for an unknown id."""
+        """Return the title and text of the passage with the id `name`; two empty texts for an unknown id."""
         record = self.records.get(name)
         return ("", "") if record is None else (record.title, record.text)
 
     def content(self, name: str) -> str:
-        """Return the title and text of a passage as one text; "" for an unknown id."""
+        """Return the title and text of the passage with the id `name` as one text; "" for an unknown id."""
         record = self.records.get(name)
         return "" if record is None else record.content
 

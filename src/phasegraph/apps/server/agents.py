@@ -123,7 +123,10 @@ class SoundMessages:
 
 
 def _refused_message(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON-RPC error for an invalid message, or None; the error repeats only the id of the message."""
+    """Return the JSON-RPC error for the MCP message in `body`, or None if the message is valid.
+
+    The error repeats only the id of the message.
+    """
     from pydantic import ValidationError
 
     def error(code: int, said: str, of: object = None) -> dict[str, Any]:
