@@ -353,7 +353,7 @@ class _Merge:
     def walk(
         self, tables: Sequence[Spool], facts: Mapping[str, Any], synonyms: Mapping[str, Any], weights: EdgeWeights
     ) -> dict[str, Any]:
-        """Return the arrays of the edges, prepared for walks, and of the numbers of passages that mention each entity.
+        """Return, by name, the arrays of the edges for walks, and of the number of passages that mention each entity.
 
         The edges are computed node by node; they equal the result of :func:`adjacency` for the whole graph. `facts` and
         `synonyms` are the arrays of these two matrices. `tables` contains, for each part, the new column of each of its
