@@ -78,8 +78,8 @@ class FusionPipeline(FusionSettings):
         :class:`~phasegraph.ExactMatchBonus` is fused as one more source instead. ``extras["priors"]`` of the result
         counts the candidates that had the fields.
     accept : AcceptancePolicy or Confidence, optional
-        Thresholds for source scores, calibrated values, the published score and the confidence. Only accepted
-        candidates are returned. Default: all candidates are accepted.
+        Thresholds for source scores, calibrated values, ``Result.scores`` and the confidence. Only accepted candidates
+        are returned. Default: all candidates are accepted.
     selection : SelectionPolicy or the name of its method, optional
         The policy that chooses k of the 50 best accepted candidates; default the k best.
     group_by : GroupBy or metadata key, optional
@@ -448,7 +448,7 @@ PIPELINE_NAMES = tuple(dict.fromkeys([*_PRESETS, "convex", *FUSION_RULES]))
 
 
 def _fields_of(state: Mapping[str, object]) -> dict[str, object]:
-    """Return the constructor arguments for the output of :meth:`FusionPipeline.to_dict`."""
+    """Return the constructor arguments of a pipeline from `state`, the output of :meth:`FusionPipeline.to_dict`."""
     known = {
         *PLAIN_FIELDS,
         "pool_caps",

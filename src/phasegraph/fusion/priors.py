@@ -211,7 +211,8 @@ def as_share(value: object) -> float:
 def read_ages(ids: Sequence[str], context: Context, prior: str, key: str) -> tuple[FloatArray, FieldReading]:
     """Return the (n,) ages of the candidates in seconds, and the counts of candidates with the field.
 
-    The age is the time since the time in the field `key`; a candidate without the field has the age 0.
+    The age is the time since the time in the field `key`; a candidate without the field has the age 0. `prior` is the
+    name of the prior that reads the field.
     """
     now = context.now
     if now is None:

@@ -152,7 +152,7 @@ class LexicalIndex:
         return QueryTerms(scores, terms.words, terms.idf, terms.all_idf, sizes, rows, adds)
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
-        """Return the query's words and the rows of at most `most` passages, which are probably the best by BM25.
+        """Return the query's words and the rows of at most `most` passages, probably the best passages by BM25.
 
         The words are read from the rarest to the most frequent. All entries of a word are read as long as at most 2,048
         entries are read in total. Entries of more frequent words are read only until `most` passages are found. Of such
@@ -279,8 +279,8 @@ class LexicalIndex:
 class LexicalPart(LexicalIndex):
     """An index of some passages of a larger index, which reads only the entries of a query's words.
 
-    `rows` are ascending rows of the whole index. Reading the vocabulary, or the entries of all words, counts all words
-    of these passages.
+    `whole` is the larger index, and `kept` contains the ascending rows of the passages in it. In the part, passages are
+    numbered from 0. Reading the vocabulary, or the entries of all words, counts all words of these passages.
 
     >>> some = LexicalPart(LexicalIndex.of(["Ada met Bo.", "Cy sang.", "Bo sang."]), np.array([0, 2]))
     >>> some.look_up("Who is Bo?").scores.round(3), some.vocabulary
@@ -321,7 +321,7 @@ class LexicalPart(LexicalIndex):
 
     @property
     def counts(self) -> Int32Array:
-        """For each entry in `rows`, the number of occurrences of the word in the passage; an int32 array."""
+        """For each entry (a word with a passage that contains the word), the word's number of occurrences; int32."""
         return self._counted_anew.counts
 
     @property

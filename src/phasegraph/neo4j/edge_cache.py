@@ -48,7 +48,7 @@ class PartialOperator(WalkOperator):
 class _Static(StaticTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number of edges that no round of a walk reaches; above it, a round would multiply with the whole matrix.
+        """A limit that no round of a walk reaches, so that no round multiplies with the whole matrix.
 
         Such a multiplication would also push nodes below their thresholds, and nodes whose edges were not fetched.
         """
@@ -63,7 +63,7 @@ class _Static(StaticTransitions):
 class _Relevant(RelevanceTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number of edges that no round of a walk reaches; above it, a round would multiply with the whole matrix."""
+        """A limit that no round of a walk reaches, so that no round multiplies with the whole matrix."""
         return _NEVER
 
 

@@ -188,7 +188,7 @@ class Corpus:
 
     @property
     def graph(self) -> GraphSource:
-        """The source that walks the graph."""
+        """The source that walks the entity graph of the current passages."""
         return self.state.graph
 
     @property

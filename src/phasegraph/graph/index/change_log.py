@@ -123,7 +123,7 @@ class ChangeLog:
 
     @lazy_property
     def _titled(self) -> Mapping[str, Collection[str]]:
-        """The ids of new passages and of passages with new extractions, by the names in their titles."""
+        """For each name in a title, the ids of the passages in `came` and `again` with this name in their title."""
         found: dict[str, set[str]] = {}
         for name, one in {**self.came, **self.again}.items():
             for form in title_names(one.title):
@@ -148,7 +148,7 @@ class ChangeLog:
         )
 
     def standing_in(self, texts: Iterable[str]) -> set[str]:
-        """Return the names in titles of existing passages that also occur in at least one of these texts."""
+        """Return the names that are in the title of an existing passage, and also in at least one of the `texts`."""
         known = [
             Gazetteer.of_rows(NameRows(self.base.entities)),
             Gazetteer(self._titled, matcher="python", normalised=True),
@@ -158,7 +158,7 @@ class ChangeLog:
                 if self.give(name)}  # fmt: skip
 
     def with_words(self, words: Collection[str]) -> list[str]:
-        """Return the ids of the passages that contain all of these words."""
+        """Return the ids of the existing passages that contain all of the `words`."""
         ids = [self.base.passages[row] for row in self.words.passages_with(words).tolist()]
         came = list(self.came)
         return [name for name in ids if name not in self.gone] + [

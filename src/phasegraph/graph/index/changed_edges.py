@@ -76,7 +76,7 @@ class ChangedEdges:
         return least_and_greatest(owners, columns, len(self._log.came))
 
     def column(self, name: str) -> int:
-        """Return the row of the entity with this name; a new entity gets a row after the existing rows."""
+        """Return the number of the entity `name`, its column in mention matrices; a new entity gets the next number."""
         row = self._log.base_row(name)
         return self.names.setdefault(name, self._entities + len(self.names)) if row < 0 else row
 

@@ -505,14 +505,14 @@ class _Titles:
         return column is not None and self._gives(column, name, without)
 
     def standing_in(self, texts: Iterable[str]) -> set[str]:
-        """Return the names in titles that also occur in at least one of these texts."""
+        """Return the names that are in the title of a passage, and also in at least one of the `texts`."""
         names = Gazetteer.of_rows(NameRows(self._index.graph.entities))
         return {
             name for name in {one for text in texts for one in names.standing_in(word_texts(text))} if self.give(name)
         }
 
     def with_words(self, words: Collection[str]) -> list[str]:
-        """Return the ids of the passages that contain all of these words."""
+        """Return the ids of the passages that contain all of the `words`."""
         passages = self._index.graph.passages
         return [passages[row] for row in self._index.name_words.passages_with(words).tolist()]
 

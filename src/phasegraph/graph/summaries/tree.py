@@ -185,8 +185,8 @@ class SummaryTree:
     clusterings : mapping of (str, int) to Clustering
         The fitted clustering of each document and level.
     parents : mapping of (str, int) to mapping
-        The clusters to which each summary was first assigned, by document and level. A summary stays in these clusters
-        if its text changes later.
+        For each document and level, the numbers of the clusters to which each summary was first assigned, by the
+        summary's position (document, level, cluster). A summary stays in these clusters if its text changes later.
     """
 
     passages: tuple[str, ...]

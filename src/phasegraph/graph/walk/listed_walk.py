@@ -63,7 +63,7 @@ class ListedTransitions(RelevanceTransitions):
         return self.graph.size
 
     def know(self, rows: IntArray, gains: FloatArray) -> None:
-        """Set the gains (factors for the weights of edges into a passage) of these passages."""
+        """Set the gain of each passage in `rows`: the factor for the weights of edges into this passage."""
         self.node_weights[rows] = gains
         self._known.append(rows)
 
@@ -112,7 +112,7 @@ class ListedTransitions(RelevanceTransitions):
         return self._rounds(self.rest, MUCH, self._found)
 
     def end(self) -> ListedGains:
-        """Reset the scratch array to zeros, and return the gains that were set or computed."""
+        """Return the gains that were set or computed during the walk, and reset the scratch array to zeros."""
         rows = np.unique(np.concatenate(self._known)) if self._known else np.empty(0, dtype=np.int64)
         found = ListedGains(rows, self.node_weights[rows], self.rest, self._count)
         self.node_weights[rows] = 0.0

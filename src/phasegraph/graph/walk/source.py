@@ -211,8 +211,8 @@ class GraphSource(GraphWalker):
     def _walked(self) -> EntityGraph:
         """The graph that a search walks if it scores only some passages (``WalkSettings(compare="listed")``).
 
-        Without embedded facts, it is a view that reads a change log in place. With embedded facts, it is the graph into
-        which a change log is merged.
+        Without embedded facts, it is a view that reads the base graph and a change log without merging them. With
+        embedded facts, it is the graph into which a change log is merged.
         """
         return self.graph.view if self.facts is None else self.graph
 
