@@ -116,7 +116,7 @@ def _probe(rule: str, options: tuple[tuple[str, type, object], ...]) -> None:
 
 
 def check_scale(rule: str, calibrator: object, calibrators: Mapping[str, object]) -> None:
-    """Raise InvalidInputError if the rule needs values in [0, 1] and a calibrator's output can be outside."""
+    """Raise InvalidInputError if the rule needs values in [0, 1], and a calibrator can return other values."""
     expects = FUSION_RULES[rule].expects
     if expects not in ("bounded", "percentile"):
         return

@@ -69,7 +69,11 @@ class _Relevant(RelevanceTransitions):
 
 @dataclass(frozen=True, eq=False)
 class PartialGraph:
-    """A part of a graph in Neo4j, with the attributes of `EntityGraph` that seeds, walks and paths need."""
+    """A part of a graph in Neo4j, with the attributes of `EntityGraph` that seeds, walks and paths need.
+
+    `adjacency` contains the fetched edges, and ``here[node]`` is True if the edges of a node were fetched. `frequency`
+    counts passages of the whole corpus.
+    """
 
     passages: Sequence[Any]  # ids of nodes 0 to P - 1; a range if only their number is used
     entities: tuple[str, ...]  # names of nodes P to P + E - 1

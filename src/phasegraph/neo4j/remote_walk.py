@@ -291,7 +291,8 @@ class NeighbourhoodWalk:
 
     `passages` and `entities` are the masses of the seeds, by passage id and by entity name. `state` is the number of
     allowed passages and the stamp of the corpus. `ranking` is the dense ranking, whose similarities are factors for
-    the weights of edges into passages; None leaves these weights unchanged. `allowed` are the ids of the allowed passages; None allows all passages.
+    the weights of edges into passages; None leaves these weights unchanged. `allowed` are the ids of the allowed
+    passages; None allows all passages.
     """
 
     connection: Neo4jConnection

@@ -171,7 +171,7 @@ def _scatter(members: Any, vectors: Any) -> FloatArray:
 
 
 def members_of(mentions: Any, passages: int) -> Any:
-    """Return the passages of each entity as a CSR matrix of ones, of shape (E, P)."""
+    """Return a CSR matrix of shape (E, P): 1 if the entity is mentioned in the passage; `passages` is the number P."""
     if not sparse.issparse(mentions):
         raise InvalidTypeError(f"mentions must be a scipy sparse matrix; got {type(mentions).__name__}")
     given: Any = mentions
@@ -433,8 +433,8 @@ class FlowTransitions(Transitions):
     ) -> tuple[Int32Array, FloatArray]:
         """Return the target of each link of `nodes`, and the mass that flows along the link.
 
-        ``amounts[i]`` is the mass that ``nodes[i]`` sends. The links of this node are the ``semantics[i]`` edges from
-        edge number ``starts[i]`` on.
+        ``amounts[i]`` is the mass that ``nodes[i]`` sends. The links of ``nodes[i]`` are ``semantics[i]`` edges; the
+        first has the number ``starts[i]``.
         """
         arrays, chances = self.arrays, self.arrays.chances
         edges = ranges(starts, semantics)
@@ -485,8 +485,8 @@ class SemanticFlow:
     ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``. A link is downhill if the abstractness
     of v is the same or lower; otherwise, it is uphill. The weights of the downhill links of u are divided by their sum,
     and so are the weights of its uphill links. The downhill links get the share `down_share` of the mass on the
-    entity's links, and the uphill links get the rest. An edge between an entity and its passage has weight 1 in both directions. `members`, of
-    shape (E, P), contains the passages of each entity.
+    links of u, and the uphill links get the rest. An edge between an entity and its passage has weight 1 in both
+    directions. `members`, of shape (E, P), contains the passages of each entity.
     """
 
     arrays: FlowArrays

@@ -196,7 +196,7 @@ def _counted(record: PassageRecord) -> Counted:
 
 
 def edges_from(walk: WalkOperator, nodes: IntArray) -> tuple[IntArray, IntArray, Float32Array]:
-    """Return three arrays for the edges from these nodes: target node, position of the source in `nodes`, weight."""
+    """Return target node, position of the source node in `nodes`, and weight of each edge that leaves `nodes`."""
     places, edges = out_edges(walk, nodes)
     weights: Any = walk.weights.take(edges)
     return walk.indices.take(edges).astype(np.int64), places, weights

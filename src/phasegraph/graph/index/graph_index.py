@@ -145,7 +145,7 @@ class GraphIndex:
 
     @lazy_property
     def name_words(self) -> LexicalIndex:
-        """An index of the words of the passages; :func:`~phasegraph.graph.model.words.word_texts` splits the texts."""
+        """An index of the words by which names are found; its tokenizer is :func:`.model.words.word_texts`."""
         if self.words is not None:
             return self.words
         if self.log is not None:
@@ -488,7 +488,7 @@ class GraphIndex:
 
 
 class _Titles:
-    """A lookup of the titles and words of existing passages in the arrays of an index, without reading their texts."""
+    """A lookup of passages by title or word in the arrays of an index, which does not read the passages' texts."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index

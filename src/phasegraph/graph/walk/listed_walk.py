@@ -33,7 +33,7 @@ class ListedGains:
     passages: int
 
     def take(self, nodes: Any) -> FloatArray:
-        """Return the gain of each of these nodes: the factor for the weights of edges into the node."""
+        """Return the gain of each node in `nodes`: the factor for the weights of edges into this node."""
         return found_at(self.rows, self.values, nodes, np.where(nodes < self.passages, self.rest, 1.0))
 
     def __getitem__(self, node: int) -> float:
@@ -96,7 +96,7 @@ class ListedTransitions(RelevanceTransitions):
             self.know(rows, self._gains(rows))
 
     def weights_of(self, nodes: IntArray) -> FloatArray:
-        """Return the gains of these nodes; a passage without a computed gain has the gain `rest`."""
+        """Return the gain of each node in `nodes`; a passage without a computed gain has the gain `rest`."""
         gains = super().weights_of(nodes)
         return np.where(gains > 0, gains, self.rest)
 
