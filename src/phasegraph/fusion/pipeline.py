@@ -88,11 +88,12 @@ class FusionPipeline(FusionSettings):
     k : int, default 10
         Number of results, >= 0. Without a selection, k affects neither scores nor order.
     strict : bool, default False
-        Raise an error for any degradation, for calibration from the returned list alone, and for scores outside the
-        calibration range.
+        If True, raise a DegradedError instead of returning a degraded result: for example, if a source failed, or was
+        calibrated from its returned list alone. :meth:`decide` lists all cases.
     min_agreement : mapping of (str, str) to float
-        Expected agreement of ordered pairs of sources, in [0, 1]; the result warns below it. Calibration sets it to the
-        5th percentile over the calibration queries. For other pairs, the result warns at an agreement of 0.
+        Minimum agreement, in [0, 1], by ordered pair of source names; the result warns of a lower agreement.
+        Calibration sets it to the 5th percentile over the calibration queries. For other pairs, the result warns at an
+        agreement of 0.
     confidence : ConfidenceModel
         The model that computes ``Result.confidence``.
 

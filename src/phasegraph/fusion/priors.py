@@ -38,7 +38,7 @@ def recency(age: FloatArray, /, *, half_life: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class UnitPrior(StoredPrior):
-    """A prior that multiplies the fused values by a field in [0, 1], such as importance or authority.
+    """A prior whose multiplier rises with a field in [0, 1], such as importance or authority.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class UnitPrior(StoredPrior):
 
 @dataclass(frozen=True, slots=True)
 class RecencyPrior(StoredPrior):
-    """A prior that multiplies the fused values by recency, which halves after each half-life.
+    """A prior whose multiplier rises with the recency of a candidate, which halves after each half-life.
 
     Parameters
     ----------

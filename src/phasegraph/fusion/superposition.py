@@ -130,9 +130,9 @@ def superposition(
 
 @dataclass(frozen=True, slots=True)
 class SuperpositionPrior(StoredPrior):
-    """A prior that multiplies the fused values by a mean of similarity, recency and authority.
+    """A prior whose multiplier rises with a weighted mean of similarity, recency and authority.
 
-    This weighted mean is the *relevance* of the quantum document, a design document that describes retrieval in terms
+    This mean is the *relevance* of the quantum document, a design document that describes retrieval in terms
     of quantum mechanics; see :func:`superposition`.
 
     Parameters
