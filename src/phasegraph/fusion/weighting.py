@@ -37,7 +37,7 @@ def equal_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -
 
 
 def role_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -> FloatArray:
-    """Return a fixed weight for each source, which depends only on the name of the source.
+    """Return fixed weights by the names of the sources, or equal weights.
 
     Parameters
     ----------

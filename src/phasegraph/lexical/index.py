@@ -181,7 +181,7 @@ class LexicalIndex:
         return listed.found, listed.best
 
     def lengths_of(self, rows: IntArray) -> Int32Array:
-        """Return the number of words in the passages in these rows."""
+        """Return the number of words in each of the passages `rows`."""
         return self.lengths[rows]
 
     def terms(self, query: str) -> ListedTerms:
@@ -228,7 +228,7 @@ class LexicalIndex:
         return {}
 
     def part(self, rows: IntArray) -> LexicalIndex:
-        """Return an index of only the passages in these ascending rows.
+        """Return an index of only the passages in the ascending `rows`.
 
         If the rows are a small part of the collection, words are counted only when they are searched.
         """
@@ -491,7 +491,7 @@ class ListedTerms:
         )  # fmt: skip
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """Return the BM25 scores of the passages in these rows, an array of shape (n,).
+        """Return the BM25 scores of the passages with the rows `passages`, an array of shape (n,).
 
         The scores equal the scores of these passages in :meth:`LexicalIndex.look_up`.
         """
@@ -502,7 +502,7 @@ class ListedTerms:
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return both the results of :meth:`scores_of` and of :meth:`held_by` for the passages in these rows.
+        """Return two arrays for the rows `passages`: the results of :meth:`scores_of` and of :meth:`held_by`.
 
         `kept` is a cache by word for repeated calls with the same passages.
         """
@@ -581,7 +581,7 @@ class ChangedTerms:
         return replace(self, old=self.old.without(words), new=self.new.without(words))
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """Return the BM25 scores of the passages in these rows, an array of shape (n,)."""
+        """Return the BM25 scores of the passages with the rows `passages`, an array of shape (n,)."""
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
@@ -589,7 +589,7 @@ class ChangedTerms:
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return both the results of :meth:`scores_of` and of :meth:`held_by` for the passages in these rows.
+        """Return two arrays for the rows `passages`: the results of :meth:`scores_of` and of :meth:`held_by`.
 
         `kept` is a cache by word for the passages of the original index; see :meth:`ListedTerms.read`.
         """

@@ -165,7 +165,7 @@ class KnownEdges:
         )
 
     def codes(self, is_passage: bool, names: Iterable[str]) -> Codes:
-        """Return the codes (:data:`Codes`) of the nodes with these names; add nodes that are not in the collection.
+        """Return the codes (:data:`Codes`) of the nodes `names`; add nodes that are not in the collection.
 
         The names are passage ids if `is_passage` is True, and otherwise entity names.
         """

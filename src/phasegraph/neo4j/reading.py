@@ -109,7 +109,7 @@ MATCH (a)-[r]->(b) WHERE NOT b:«passage»
 
 
 def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str | None, timeout: float) -> GraphRecords:
-    """Read all passages of a corpus with the schema of another library; with the corpus None, of the database."""
+    """Read all passages of a corpus (None: of the database) that has the schema of another library."""
     asked = _passages_statement(schema), _facts_statement(schema)
     blocks, lines = read_together(connection, asked, {"corpus": corpus}, timeout)
     rows = [row for block in blocks for row in block[0]]

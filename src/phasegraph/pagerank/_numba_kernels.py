@@ -249,9 +249,10 @@ def read_edges(
 
 @_compiled
 def unweighed_in_log(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
-    """Write the nodes that :func:`unweighed` lists to `found`, for a graph with a change log.
+    """Do the same as :func:`unweighed` in a graph with a change log: find nodes with weight 0 that receive much mass.
 
-    Returns the length of the list, or -1 if no node of `frontier` sends more than `much`.
+    `lookout` contains `much` and `found`. The nodes are written to `found`. Returns the number of entries, or -1 if no
+    node of `frontier` sends more than `much`.
     """
     (indptr, indices, base_weights), log, node_weights, _, _, targets, weights = graph
     slots, ends, own_targets, own_weights, rarities, outward, passages, came = log

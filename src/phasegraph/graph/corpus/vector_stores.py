@@ -47,7 +47,7 @@ class RenewableStore(VectorStore, Protocol):
         ...
 
     def beside(self, name: str, /) -> RenewableStore:
-        """Create an empty store with this name in the folder or database of this store."""
+        """Create an empty store `name` in the folder or database of this store."""
         ...
 
     def drop(self) -> None:

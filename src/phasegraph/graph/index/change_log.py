@@ -131,7 +131,7 @@ class ChangeLog:
         return found
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if an existing passage has this name in its title; ignore passages with ids in `without`."""
+        """Return True if an existing passage has `name` in its title; ignore passages with ids in `without`."""
         if any(one not in without for one in self._titled.get(name, ())):
             return True
         column = self.base_row(name)

@@ -186,7 +186,7 @@ class GraphIndex:
         return self.replace([], passages, triples=triples, embeddings=embeddings, name_embeddings=name_embeddings)
 
     def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
-        """Return a new index without these passages.
+        """Return a new index without the passages `ids`.
 
         The graph is identical, to the bit, to a graph that is built from the other passages. If all passages are
         deleted, the new index keeps the settings, its sources find nothing, and passages can be added to it. An index
@@ -204,7 +204,7 @@ class GraphIndex:
         embeddings: Any = None,
         name_embeddings: NameVectors | None = None,
     ) -> GraphIndex:
-        """Return a new index without the passages with these ids, and with additional passages.
+        """Return a new index without the passages `ids`, and with the additional `passages`.
 
         `passages` may be None. The other parameters are described at :meth:`add` and :meth:`remove`. To change a
         passage, delete and add it in the same call.
@@ -500,7 +500,7 @@ class _Titles:
         self._rows = np.repeat(np.arange(homes.shape[0]), np.diff(homes.indptr))[given][order]
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if a passage has this name in its title; ignore passages with ids in `without`."""
+        """Return True if a passage has `name` in its title; ignore passages with ids in `without`."""
         column = self._index.graph.entity_rows.get(name)
         return column is not None and self._gives(column, name, without)
 

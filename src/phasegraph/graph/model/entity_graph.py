@@ -196,7 +196,7 @@ def rarity_weights(frequency: Any, passages: int, weights: EdgeWeights) -> Any:
 
 
 def count_weights(counts: Any, weights: EdgeWeights) -> Float32Array:
-    """Compute the part of an entity-to-passage edge weight that depends on the number of mentions."""
+    """Compute, from the `counts` of mentions, the part of entity-to-passage edge weights that depends on them."""
     counted: Float32Array = counts.astype(np.float32) ** np.float32(weights.count_power)
     return counted
 

@@ -348,7 +348,7 @@ class NameSynonyms:
         return cls(threshold).knowing((), embeddings)
 
     def __call__(self, entities: Sequence[str]) -> Csr:
-        """Return the matrix of synonym edges between these entities, as ``build_graph(..., synonyms=)`` needs it."""
+        """Return the matrix of synonym edges between `entities`, as ``build_graph(..., synonyms=)`` needs it."""
         return self.knowing(entities).edges(entities)
 
     @lazy_property
@@ -389,8 +389,8 @@ class NameSynonyms:
 
         An entity without a vector has no edges. For an update, pass the old `graph`, and as `earlier` the synonyms from
         which the edges of this graph were made. These arguments do not change the result, but only pairs with a new
-        entity are then compared. `earlier` must have
-        the same threshold. For names that are in both sets of synonyms, it must have the same vectors.
+        entity are then compared. `earlier` must have the same threshold as this object, and the same vectors for names
+        that are in both.
         """
         known = graph.entity_rows.keys() & earlier.rows.keys() if graph is not None and earlier is not None else set()
         held = [name for name in entities if name in self.rows]

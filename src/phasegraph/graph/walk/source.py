@@ -72,7 +72,7 @@ class GraphSource(GraphWalker):
         the seeds are the entities that the query names, and passages with query words.
     embedder : callable, optional
         ``embedder(query) -> (d,) vector``. With `graph.embeddings`, the walk prefers passages near the query. Without
-        an embedder, it prefers passages with a good score in the dense ranking of a source in `depends_on`.
+        an embedder, it prefers passages with a high score in the dense ranking that supplies the seeds.
     linking : LinkSettings
         Settings for the choice of seeds and for the seeds' masses.
     walk : WalkSettings
