@@ -193,7 +193,7 @@ def _plain(
 
     The result is three arrays with an entry per edge: start node, end node, and weight. A start node is given by its
     position among the requested nodes. An end node is given by its code, the number that :class:`KnownEdges` assigns to
-    it. `first` is the number of requested passages.
+    it. `first` is the number of requested passages, and `passage_count` the number of passages of the corpus.
     """
     kind, names, edges, frequencies = row
     owners, low, lengths = _edges(edges)
@@ -228,8 +228,9 @@ def _across(
 def _edges(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray, list[int]]:
     """Unpack edges; each list of integers in `lists` contains the edges into an end node.
 
-    Returns three values: for each edge, the position of its start node (the high bits of the integer); for each edge,
-    its count (the low bits); and for each end node, its number of edges.
+    Returns three values. The first is the position of each edge's start node among the requested nodes of its kind (the
+    high bits of the integer). The second is each edge's value (the low bits): a number of facts, or of mentions with
+    the kind of home. The third is the number of edges of each end node.
     """
     packed = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
     return packed >> LOW_BITS, packed & ((1 << LOW_BITS) - 1), [len(each) for each in lists]

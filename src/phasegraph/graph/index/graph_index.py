@@ -145,7 +145,7 @@ class GraphIndex:
 
     @lazy_property
     def name_words(self) -> LexicalIndex:
-        """An index of the words by which names are found; its tokenizer is :func:`.model.words.word_texts`."""
+        """An index of words for finding names; :func:`~phasegraph.graph.model.words.word_texts` splits the texts."""
         if self.words is not None:
             return self.words
         if self.log is not None:
