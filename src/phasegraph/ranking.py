@@ -72,7 +72,7 @@ class Background:
         check_number("Background.floor", self.floor)
 
     def standardise(self, scores: FloatArray, /) -> FloatArray:
-        """Return the distance of each score above the background's mean, in standard deviations, as an (n,) array."""
+        """Transform n scores, and return each as (score - `location`) / `scale`: standard deviations above the mean."""
         if self.transform == "identity":
             values = scores - self.location
         else:

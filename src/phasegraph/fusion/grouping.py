@@ -91,7 +91,8 @@ class Groups:
     rows : (g,) array of int
         The row of the best passage of each document, best document first.
     more : (n,) array of float
-        The bonus of each candidate from the other passages of its document; 0 except for best passages.
+        The value that the score "sum" adds to each document's best passage for the document's other passages; 0 for
+        all other candidates, and with the score "best".
     members : mapping of int to tuple of str
         The ids of the passages of a document, by the row of its best passage.
     warning : str

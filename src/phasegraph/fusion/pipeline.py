@@ -78,8 +78,8 @@ class FusionPipeline(FusionSettings):
         :class:`~phasegraph.ExactMatchBonus` is fused as one more source instead. ``extras["priors"]`` of the result
         counts the candidates that had the fields.
     accept : AcceptancePolicy or Confidence, optional
-        Thresholds for source scores, calibrated values, the published score and the confidence. Only accepted
-        candidates are returned. Default: all candidates are accepted.
+        Thresholds for source scores, calibrated values, ``Result.scores`` and the confidence. Only accepted candidates
+        are returned. Default: all candidates are accepted.
     selection : SelectionPolicy or the name of its method, optional
         The policy that chooses k of the 50 best accepted candidates; default the k best.
     group_by : GroupBy or metadata key, optional
@@ -88,11 +88,12 @@ class FusionPipeline(FusionSettings):
     k : int, default 10
         Number of results, >= 0. Without a selection, k affects neither scores nor order.
     strict : bool, default False
-        Raise an error for any degradation, for calibration from the returned list alone, and for scores outside the
-        calibration range.
+        If True, raise a DegradedError instead of returning a degraded result: for example, if a source failed, or was
+        calibrated from its returned list alone. :meth:`decide` lists all cases.
     min_agreement : mapping of (str, str) to float
-        Expected agreement of ordered pairs of sources, in [0, 1]; the result warns below it. Calibration sets it to the
-        5th percentile over the calibration queries. For other pairs, the result warns at an agreement of 0.
+        Minimum agreement, in [0, 1], by ordered pair of source names; the result warns of a lower agreement.
+        Calibration sets it to the 5th percentile over the calibration queries. For other pairs, the result warns at an
+        agreement of 0.
     confidence : ConfidenceModel
         The model that computes ``Result.confidence``.
 
@@ -448,7 +449,7 @@ PIPELINE_NAMES = tuple(dict.fromkeys([*_PRESETS, "convex", *FUSION_RULES]))
 
 
 def _fields_of(state: Mapping[str, object]) -> dict[str, object]:
-    """Return the constructor arguments for the output of :meth:`FusionPipeline.to_dict`."""
+    """Return the constructor arguments of a pipeline from `state`, the output of :meth:`FusionPipeline.to_dict`."""
     known = {
         *PLAIN_FIELDS,
         "pool_caps",

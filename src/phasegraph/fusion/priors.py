@@ -38,7 +38,7 @@ def recency(age: FloatArray, /, *, half_life: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class UnitPrior(StoredPrior):
-    """A prior that multiplies the fused values by a field in [0, 1], such as importance or authority.
+    """A prior whose multiplier rises with a field in [0, 1], such as importance or authority.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class UnitPrior(StoredPrior):
 
 @dataclass(frozen=True, slots=True)
 class RecencyPrior(StoredPrior):
-    """A prior that multiplies the fused values by recency, which halves after each half-life.
+    """A prior whose multiplier rises with the recency of a candidate, which halves after each half-life.
 
     Parameters
     ----------
@@ -211,7 +211,8 @@ def as_share(value: object) -> float:
 def read_ages(ids: Sequence[str], context: Context, prior: str, key: str) -> tuple[FloatArray, FieldReading]:
     """Return the (n,) ages of the candidates in seconds, and the counts of candidates with the field.
 
-    The age is the time since the time in the field `key`; a candidate without the field has the age 0.
+    The age is the time since the time in the field `key`; a candidate without the field has the age 0. `prior` is the
+    name of the prior that reads the field.
     """
     now = context.now
     if now is None:

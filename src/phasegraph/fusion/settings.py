@@ -104,7 +104,8 @@ def check_rule_options(
 def _probe(rule: str, options: tuple[tuple[str, type, object], ...]) -> None:
     """Run the rule once on a tiny matrix, and raise an error if the fused values are not finite.
 
-    The types of the option values are part of the cache key, because 1 equals True.
+    `options` contains the name, type and value of each option. The result is cached by these arguments. The type is
+    needed because 1 and True are equal.
     """
     given: dict[str, Any] = {name: value for name, _, value in options}
     values = np.array([[1.0, 0.5], [0.5, 1.0], [0.75, np.nan]])
@@ -115,7 +116,7 @@ def _probe(rule: str, options: tuple[tuple[str, type, object], ...]) -> None:
 
 
 def check_scale(rule: str, calibrator: object, calibrators: Mapping[str, object]) -> None:
-    """Raise InvalidInputError if the rule needs values in [0, 1] and a calibrator's output can be outside."""
+    """Raise InvalidInputError if the rule needs values in [0, 1], and a calibrator can return other values."""
     expects = FUSION_RULES[rule].expects
     if expects not in ("bounded", "percentile"):
         return

@@ -24,12 +24,12 @@ from phasegraph.fusion.priors import as_share, read_ages
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Superposition:
-    """The relevance, energy and amplitude of n passages, as the quantum document (see the module) defines them.
+    """The relevance, energy and amplitude of n passages, as :func:`superposition` computes them.
 
     Parameters
     ----------
     relevance, energy : (n,) array of float
-        The relevance in [0, 1], and the energy; :func:`superposition` contains the formulas.
+        The relevance, in [0, 1], and the energy of each passage.
     amplitude : (n,) array of complex
         The square root of the relevance, with a phase proportional to the energy.
     """
@@ -45,7 +45,7 @@ class Superposition:
 
     @property
     def entropy(self) -> FloatArray:
-        """The document's local entropy ``-P ln P`` in nats, where P is the relevance; an (n,) array in [0, 1/e]."""
+        """The local entropy ``-P ln P`` of each passage in nats, where P is the relevance; (n,), in [0, 1/e]."""
         return np.asarray(-self.relevance * np.log(np.where(self.relevance > 0, self.relevance, 1.0)))
 
     def of(self, rows: IntArray, /) -> Superposition:
@@ -130,9 +130,9 @@ def superposition(
 
 @dataclass(frozen=True, slots=True)
 class SuperpositionPrior(StoredPrior):
-    """A prior that multiplies the fused values by a mean of similarity, recency and authority.
+    """A prior whose multiplier rises with a weighted mean of similarity, recency and authority.
 
-    This weighted mean is the *relevance* of the quantum document, a design document that describes retrieval in terms
+    This mean is the *relevance* of the quantum document, a design document that describes retrieval in terms
     of quantum mechanics; see :func:`superposition`.
 
     Parameters

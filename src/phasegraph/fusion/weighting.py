@@ -37,7 +37,7 @@ def equal_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -
 
 
 def role_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -> FloatArray:
-    """Return fixed weights by source name.
+    """Return fixed weights by the names of the sources, or equal weights.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
 
 
 def _walk_by_words(rankings: Sequence[Ranking]) -> int | None:
-    """Return the index of the source ``graph`` if it has word statistics and is not the only source, else None."""
+    """Return the position of the ranking of ``graph``, if it has word statistics and is not alone; else None."""
     if len(rankings) < 2:
         return None
     return next((at for at, one in enumerate(rankings) if one.source == GRAPH and one.words is not None), None)

@@ -371,7 +371,8 @@ class ChunkGraph:
 class _Linked(EntityGraph):
     """An entity graph without entities, in which edges link passages directly.
 
-    A graph of this class cannot be saved to a file, so the class is not part of the public interface.
+    `total` is the matrix of edge weights, of shape (P, P). A graph of this class cannot be saved to a file, so the
+    class is not part of the public interface.
     """
 
     total: Csr = None
@@ -586,8 +587,8 @@ class ChunkGraphSource(GraphWalker):
     def _from_nearest(self, vector: Any) -> tuple[GraphSource, Upstream]:
         """Return a graph source, and the ranking from which its walk starts: the chunks nearest to a query.
 
-        `vector` is the query's embedding. The ranking has the form of the argument `upstream` of a search; it is left
-        out if the graph has no embeddings.
+        `vector` is the query's embedding. The ranking is in a mapping by source name, as the argument `upstream` of a
+        search. The mapping is empty if the graph has no embeddings.
         """
         graph, name = self.graph, "nearest"
         walker = replace(self._walker, depends_on=(name,), embedder=lambda _: vector)

@@ -43,7 +43,7 @@ class _FlatSource:
         return NoPassages(self.name) if part is None else replace(self, graph=part)
 
     def _ranked(self, graph: EntityGraph, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
-        """Rank the `limit` passages with the best `scores` among `rows`; an empty ranking contains the `reason`."""
+        """Rank the `limit` best passages (None: all) among `rows` by `scores`; `reason` is for an empty ranking."""
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         ids, best = best_passages(graph, rows, scores, limit)
         return Ranking(self.name, ids, best, reason="" if ids else reason)

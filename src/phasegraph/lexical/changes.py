@@ -58,7 +58,7 @@ class ChangedWords:
         return found
 
     def lengths_of(self, rows: IntArray) -> IntArray:
-        """Return the number of words in the passages in these rows."""
+        """Return the number of words in each of the passages `rows`."""
         old, new = (one.lengths for one in self._parts)
         later = rows >= len(old)
         found = np.empty(len(rows), dtype=np.int64)

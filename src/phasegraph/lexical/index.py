@@ -152,7 +152,7 @@ class LexicalIndex:
         return QueryTerms(scores, terms.words, terms.idf, terms.all_idf, sizes, rows, adds)
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
-        """Return the query's words and the rows of at most `most` passages, which are probably the best by BM25.
+        """Return the query's words and the rows of at most `most` passages, probably the best passages by BM25.
 
         The words are read from the rarest to the most frequent. All entries of a word are read as long as at most 2,048
         entries are read in total. Entries of more frequent words are read only until `most` passages are found. Of such
@@ -181,7 +181,7 @@ class LexicalIndex:
         return listed.found, listed.best
 
     def lengths_of(self, rows: IntArray) -> Int32Array:
-        """Return the number of words in the passages in these rows."""
+        """Return the number of words in each of the passages `rows`."""
         return self.lengths[rows]
 
     def terms(self, query: str) -> ListedTerms:
@@ -228,7 +228,7 @@ class LexicalIndex:
         return {}
 
     def part(self, rows: IntArray) -> LexicalIndex:
-        """Return an index of only the passages in these ascending rows.
+        """Return an index of only the passages in the ascending `rows`.
 
         If the rows are a small part of the collection, words are counted only when they are searched.
         """
@@ -279,8 +279,8 @@ class LexicalIndex:
 class LexicalPart(LexicalIndex):
     """An index of some passages of a larger index, which reads only the entries of a query's words.
 
-    `rows` are ascending rows of the whole index. Reading the vocabulary, or the entries of all words, counts all words
-    of these passages.
+    `whole` is the larger index, and `kept` contains the ascending rows of the passages in it. In the part, passages are
+    numbered from 0. Reading the vocabulary, or the entries of all words, counts all words of these passages.
 
     >>> some = LexicalPart(LexicalIndex.of(["Ada met Bo.", "Cy sang.", "Bo sang."]), np.array([0, 2]))
     >>> some.look_up("Who is Bo?").scores.round(3), some.vocabulary
@@ -321,7 +321,7 @@ class LexicalPart(LexicalIndex):
 
     @property
     def counts(self) -> Int32Array:
-        """For each entry in `rows`, the number of occurrences of the word in the passage; an int32 array."""
+        """For each entry (a word with a passage that contains the word), the word's number of occurrences; int32."""
         return self._counted_anew.counts
 
     @property
@@ -491,7 +491,7 @@ class ListedTerms:
         )  # fmt: skip
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """Return the BM25 scores of the passages in these rows, an array of shape (n,).
+        """Return the BM25 scores of the passages with the rows `passages`, an array of shape (n,).
 
         The scores equal the scores of these passages in :meth:`LexicalIndex.look_up`.
         """
@@ -502,7 +502,7 @@ class ListedTerms:
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return both the results of :meth:`scores_of` and of :meth:`held_by` for the passages in these rows.
+        """Return two arrays for the rows `passages`: the results of :meth:`scores_of` and of :meth:`held_by`.
 
         `kept` is a cache by word for repeated calls with the same passages.
         """
@@ -581,7 +581,7 @@ class ChangedTerms:
         return replace(self, old=self.old.without(words), new=self.new.without(words))
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """Return the BM25 scores of the passages in these rows, an array of shape (n,)."""
+        """Return the BM25 scores of the passages with the rows `passages`, an array of shape (n,)."""
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
@@ -589,7 +589,7 @@ class ChangedTerms:
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return both the results of :meth:`scores_of` and of :meth:`held_by` for the passages in these rows.
+        """Return two arrays for the rows `passages`: the results of :meth:`scores_of` and of :meth:`held_by`.
 
         `kept` is a cache by word for the passages of the original index; see :meth:`ListedTerms.read`.
         """

@@ -52,9 +52,9 @@ class RecentReads:
 
     @contextlib.contextmanager
     def again(self) -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
-        """Yield the statements to run again (:meth:`take`) to one thread at a time; other threads get an empty list.
+        """Give the statements to run again (:meth:`take`) within a ``with`` block; only one thread gets them at a time.
 
-        A slow server thus does not get the same statements from several threads.
+        Other threads get an empty list, so that a slow server does not get the same statements from several threads.
         """
         if not self._turn.acquire(blocking=False):
             yield []

@@ -48,7 +48,7 @@ class PartialOperator(WalkOperator):
 class _Static(StaticTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number of edges that no round of a walk reaches; above it, a round would multiply with the whole matrix.
+        """A limit that no round of a walk reaches, so that no round multiplies with the whole matrix.
 
         Such a multiplication would also push nodes below their thresholds, and nodes whose edges were not fetched.
         """
@@ -63,13 +63,17 @@ class _Static(StaticTransitions):
 class _Relevant(RelevanceTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number of edges that no round of a walk reaches; above it, a round would multiply with the whole matrix."""
+        """A limit that no round of a walk reaches, so that no round multiplies with the whole matrix."""
         return _NEVER
 
 
 @dataclass(frozen=True, eq=False)
 class PartialGraph:
-    """A part of a graph in Neo4j, with the attributes of `EntityGraph` that seeds, walks and paths need."""
+    """A part of a graph in Neo4j, with the attributes of `EntityGraph` that seeds, walks and paths need.
+
+    `adjacency` contains the fetched edges, and ``here[node]`` is True if the edges of a node were fetched. `frequency`
+    counts passages of the whole corpus.
+    """
 
     passages: Sequence[Any]  # ids of nodes 0 to P - 1; a range if only their number is used
     entities: tuple[str, ...]  # names of nodes P to P + E - 1
@@ -161,7 +165,7 @@ class KnownEdges:
         )
 
     def codes(self, is_passage: bool, names: Iterable[str]) -> Codes:
-        """Return the codes (:data:`Codes`) of the nodes with these names; add nodes that are not in the collection.
+        """Return the codes (:data:`Codes`) of the nodes `names`; add nodes that are not in the collection.
 
         The names are passage ids if `is_passage` is True, and otherwise entity names.
         """

@@ -122,7 +122,10 @@ CALL (found) {{
 
 @dataclass(frozen=True)
 class Projection:
-    """A projection of a corpus: a copy of its edges in the server's memory, on which Graph Data Science (GDS) walks."""
+    """A projection of a corpus: a copy of its edges in the server's memory, on which Graph Data Science (GDS) walks.
+
+    `name` is the projection's name in GDS. `weighted` is True if the server's GDS supports weighted seeds.
+    """
 
     name: str  # in the catalog of GDS; it identifies corpus, stamp and weights
     corpus: str
@@ -147,8 +150,9 @@ def has_gds(connection: Neo4jConnection) -> bool:
 def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | None = None) -> Projection:
     """Return the projection (:class:`Projection`) of a corpus's current state, and drop older projections.
 
-    The projection is created if it does not exist. `weights` are the settings that convert counts to edge weights; each
-    choice of weights has its own projection. Raises InvalidInputError if the corpus has no passages.
+    The projection is created if it does not exist. `weights` are the settings that convert counts to edge weights; None
+    means the defaults. Each choice of weights has its own projection. Raises InvalidInputError if the corpus has no
+    passages.
     """
     chosen = EdgeWeights() if weights is None else weights
     passages, stamp = corpus_state(connection, corpus, timeout=BULK_SECONDS)
@@ -247,8 +251,8 @@ def walk_corpus(
 ) -> tuple[Projection, dict[str, float]]:
     """Walk the current projection of a corpus, and return the projection and the masses of passages by id.
 
-    The seeds are as in :func:`walk_projection`. If another client replaces the projection during the walk, the new
-    projection is walked.
+    The seeds are as in :func:`walk_projection`, and `weights` as in :func:`project`. If another client replaces the
+    projection during the walk, the new projection is walked.
     """
     walk = partial(walk_projection, passages=passages, entities=entities, follow_probability=follow_probability)
     projection = project(connection, corpus, weights)

@@ -109,7 +109,7 @@ MATCH (a)-[r]->(b) WHERE NOT b:«passage»
 
 
 def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str | None, timeout: float) -> GraphRecords:
-    """Read all passages of a corpus with the schema of another library."""
+    """Read all passages of a corpus (None: of the database) that has the schema of another library."""
     asked = _passages_statement(schema), _facts_statement(schema)
     blocks, lines = read_together(connection, asked, {"corpus": corpus}, timeout)
     rows = [row for block in blocks for row in block[0]]
@@ -142,7 +142,7 @@ def _facts_statement(schema: GraphSchema) -> str:
 
 
 def _first_of(variable: str, keys: Sequence[str]) -> str:
-    """Return a Cypher expression for the first existing property among `keys`, as text; null if none exists."""
+    """Return a Cypher expression: the first property in `keys` that the node `variable` has, as text; else null."""
     options = [f"toStringOrNull({variable}.{quote(key, 'property key')})" for key in keys]
     return f"coalesce({', '.join(options)})" if options else "null"
 

@@ -193,7 +193,7 @@ def _plain(
 
     The result is three arrays with an entry per edge: start node, end node, and weight. A start node is given by its
     position among the requested nodes. An end node is given by its code, the number that :class:`KnownEdges` assigns to
-    it. `first` is the number of requested passages.
+    it. `first` is the number of requested passages, and `passage_count` the number of passages of the corpus.
     """
     kind, names, edges, frequencies = row
     owners, low, lengths = _edges(edges)
@@ -226,10 +226,11 @@ def _across(
 
 
 def _edges(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray, list[int]]:
-    """Unpack the edges of each end node from lists of integers.
+    """Unpack edges; each list of integers in `lists` contains the edges into an end node.
 
-    Returns the start position of each edge (the high bits), its count (the low bits), and the number of edges of each
-    end node.
+    Returns three values. The first is the position of each edge's start node among the requested nodes of its kind (the
+    high bits of the integer). The second is each edge's value (the low bits): a number of facts, or of mentions with
+    the kind of home. The third is the number of edges of each end node.
     """
     packed = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
     return packed >> LOW_BITS, packed & ((1 << LOW_BITS) - 1), [len(each) for each in lists]
@@ -267,7 +268,13 @@ class FetchSettings:
 
 @dataclass(frozen=True, eq=False)
 class LocalWalk:
-    """The result of a walk over fetched edges."""
+    """The masses after a walk over the edges in `graph`, which this query or earlier queries fetched.
+
+    `node_weights` are factors for the weights of edges into each node; None leaves the weights unchanged. `needed` is
+    True for each node whose edges the walk needed. `unknown` is the share of the mass at needed nodes without fetched
+    edges, and `complete` is True if this share is small enough. `fetched` is the number of nodes whose edges this query
+    fetched.
+    """
 
     graph: PartialGraph  # the edges that this query or earlier queries fetched
     walked: PageRankResult
@@ -281,7 +288,13 @@ class LocalWalk:
 
 @dataclass(eq=False)
 class NeighbourhoodWalk:
-    """A walk from weighted seeds that fetches the edges of a node from Neo4j when it reaches the node."""
+    """A walk from weighted seeds that fetches the edges of a node from Neo4j when it reaches the node.
+
+    `passages` and `entities` are the masses of the seeds, by passage id and by entity name. `state` is the number of
+    allowed passages and the stamp of the corpus. `ranking` is the dense ranking, whose similarities are factors for
+    the weights of edges into passages; None leaves these weights unchanged. `allowed` are the ids of the allowed
+    passages; None allows all passages.
+    """
 
     connection: Neo4jConnection
     corpus: str

@@ -56,7 +56,11 @@ _AWAIT = "CALL db.awaitIndexes(60)"
 
 @dataclass(frozen=True)
 class SchemaObject:
-    """A uniqueness constraint or an index of phasegraph's schema in a database."""
+    """A uniqueness constraint or an index (`kind`) of phasegraph's schema in a database.
+
+    It covers the `properties` of the label or relationship type `covers`. `state` is the state of the index in the
+    database, such as "ONLINE"; "" if the object does not exist.
+    """
 
     name: str
     kind: str  # "constraint" or "index"

@@ -131,7 +131,7 @@ def static_rounds(
 def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: float, count: int) -> Any:
     """Return the weight of an edge times the weight of its target node.
 
-    A node weight of 0 is replaced by `rest`. Nodes numbered `count` or higher have weight 1.
+    A node weight of 0 is replaced by `rest`. A node with a number of `count` or higher has the node weight 1.
     """
     if target >= count:
         return np.float64(weights[edge])
@@ -141,10 +141,10 @@ def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: f
 
 @_compiled
 def unweighed(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
-    """List the nodes with weight 0 to which the nodes of `frontier` are about to send more than `much` mass.
+    """Write to `found` the nodes with weight 0 to which a node of `frontier` is about to send more than `much` mass.
 
-    `lookout` is described at :func:`relevance_rounds`; its array receives the list. A node may be listed more than
-    once. Returns the length of the list, or -1 if no node of `frontier` sends more than `much`.
+    `much` and `found` are parts of `lookout`, which :func:`relevance_rounds` describes. A node may be written more than
+    once. Returns the number of entries, or -1 if no node of `frontier` sends more than `much`.
     """
     indptr, indices, weights, node_weights, _, _ = graph
     much, inverse_out, found = lookout
@@ -249,7 +249,11 @@ def read_edges(
 
 @_compiled
 def unweighed_in_log(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
-    """List the nodes with weight 0 that are about to receive much mass, as :func:`unweighed` does without a log."""
+    """Do the same as :func:`unweighed` in a graph with a change log: find nodes with weight 0 that receive much mass.
+
+    `lookout` contains `much` and `found`. The nodes are written to `found`. Returns the number of entries, or -1 if no
+    node of `frontier` sends more than `much`.
+    """
     (indptr, indices, base_weights), log, node_weights, _, _, targets, weights = graph
     slots, ends, own_targets, own_weights, rarities, outward, passages, came = log
     much, found = lookout

@@ -186,7 +186,7 @@ class RelevanceTransitions(Transitions):
         return targets, values
 
     def weights_of(self, nodes: IntArray) -> FloatArray:
-        """Return the weights of these nodes."""
+        """Return the node weight of each node in `nodes`: the factor for the weights of edges into this node."""
         return np.where(nodes < len(self.node_weights), self.node_weights.take(nodes, mode="clip"), 1.0)
 
     @lazy_property

@@ -54,9 +54,10 @@ def chebyshev(
     """Compute the stationary mass of an undirected graph by Chebyshev's semi-iteration for y = f M y + (1 - f) r.
 
     f is the follow probability, M the transition matrix, and r the reset distribution. The method needs an undirected
-    graph, because only then is M similar to a symmetric matrix with a spectrum in [-1, 1]. Isolated nodes lose mass in
-    y. The result is y / sum(y), which moves the lost mass to the reset distribution. `limit` is the maximum number of
-    iterations; :func:`personalized_pagerank` describes the other arguments.
+    graph, because only then is M similar to a symmetric matrix with a spectrum in [-1, 1]. An isolated node
+    passes no mass on, so the sum of y can be below 1. The result is y / sum(y); it equals the solution in which the
+    mass of isolated nodes restarts at r. `limit` is the maximum number of iterations; :func:`personalized_pagerank`
+    describes the other arguments.
     """
     if not graph.symmetric:
         raise InvalidInputError(

@@ -62,7 +62,7 @@ class ChromaVectors:
         return ChromaVectors, (self._path, self.name)
 
     def reopened(self, name: str) -> ChromaVectors:
-        """Open the collection `name` in the same folder; the result includes changes by other processes."""
+        """Open the collection `name` of the same folder; the new object sees changes by other processes."""
         return ChromaVectors(self._path, name, progress=self._progress)
 
     def beside(self, name: str) -> ChromaVectors:

@@ -188,7 +188,7 @@ class Corpus:
 
     @property
     def graph(self) -> GraphSource:
-        """The source that walks the graph."""
+        """The source that walks the entity graph of the current passages."""
         return self.state.graph
 
     @property
@@ -667,7 +667,7 @@ class LiveSource:
         return self.graph.passages
 
     def within(self, allowed: Collection[str]) -> Any:
-        """Return a source over the current passages, restricted to the allowed ids; it ignores later changes."""
+        """Return a source over those current passages whose ids are `allowed`; later changes do not affect it."""
         return self._now.within(allowed)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:

@@ -319,7 +319,7 @@ class Folder:
             self._version = replace(self._version, last=number, change=self._change_digest(number))
 
     def withdraw(self, change: Change, *, doubtful: bool = False) -> None:
-        """Undo the last change.
+        """Undo `change`, the last change: remove it from the folder.
 
         Set `doubtful` if it is unknown whether the vector store contains the change. The change then stays in the
         folder under another name, and the next load synchronizes its passages in the vector store.
@@ -339,7 +339,7 @@ class Folder:
             _forget(directory)
 
     def _doubtful(self) -> list[Path]:
-        """Return the directories of undone changes that may still be in the vector store (see :meth:`withdraw`)."""
+        """Return the directories of changes that :meth:`withdraw` undid but the vector store may still contain."""
         return [one for one in (self.path / "changes").glob(f"{_DOUBTFUL}*") if (one / MANIFEST).is_file()]
 
     def merge(self, upto: int) -> None:

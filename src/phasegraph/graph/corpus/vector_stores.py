@@ -43,11 +43,11 @@ class RenewableStore(VectorStore, Protocol):
     name: str
 
     def reopened(self, name: str, /) -> RenewableStore:
-        """Open the store with this name in the same folder or database; it includes changes by other processes."""
+        """Open the store `name` of the same folder or database; the new object sees changes by other processes."""
         ...
 
     def beside(self, name: str, /) -> RenewableStore:
-        """Create an empty store with this name in the folder or database of this store."""
+        """Create an empty store `name` in the folder or database of this store."""
         ...
 
     def drop(self) -> None:

@@ -171,7 +171,7 @@ def _scatter(members: Any, vectors: Any) -> FloatArray:
 
 
 def members_of(mentions: Any, passages: int) -> Any:
-    """Return the passages of each entity as a CSR matrix of ones, of shape (E, P)."""
+    """Return a CSR matrix of shape (E, P): 1 if the entity is mentioned in the passage; `passages` is the number P."""
     if not sparse.issparse(mentions):
         raise InvalidTypeError(f"mentions must be a scipy sparse matrix; got {type(mentions).__name__}")
     given: Any = mentions
@@ -205,8 +205,9 @@ LocalMin = Literal["self_loop", "merge", "drop"]
 class FlowParameters:
     """The parameters of a semantic flow (the walk of SemFlowRAG) and of its seeds.
 
-    A link is an edge between two entities. It is downhill if its target is as abstract as its source, or less abstract;
-    otherwise, it is uphill.
+    The abstractness of an entity, in [0, 1], is the scaled variance of its passages' embeddings
+    (:func:`graph_abstractness`). A link is an edge between two entities. It is downhill if the abstractness of its
+    target is the same as that of its source, or lower; otherwise, it is uphill.
 
     Parameters
     ----------
@@ -225,8 +226,8 @@ class FlowParameters:
         Share in (0, 1), for an entity with links of both kinds: of the mass that the entity sends along its links, this
         share flows along the downhill links.
     floor : float
-        Minimum weight of a link, greater than 0. A weight is then divided by the sum of the weights of the entity's
-        links in the same direction.
+        Minimum weight of a link before normalization, greater than 0. Normalization divides the weights of an entity's
+        downhill links by their sum, and the weights of its uphill links by their sum.
     passage_share : float, optional
         Share of an entity's mass that flows to its passages, in [0, 1]. With None, each passage has weight 1, and all
         links together have weight 1. An entity in m passages then sends the share m / (1 + m) to them.
@@ -297,12 +298,12 @@ class Chances(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowArrays:
-    """The edges of a semantic flow in CSR form, with all values that do not depend on the query.
+    """The edges of SemFlowRAG's graph in CSR form, with all values that do not depend on the query.
 
     The row of an entity contains its downhill links, then its uphill links, then its passages. The row of a passage
     contains its entities. `downs` is the number of downhill links of each node, and `semantics` the number of all links
-    of each node. `penalties` is the reduction of each link's weight. `edge_counts` and `costs` are as in
-    :class:`~phasegraph.pagerank.push.Transitions`.
+    of each node. `penalties` is the reduction of each link's weight by the difference in abstractness, and `chances`
+    are the step probabilities. `edge_counts` and `costs` are as in :class:`~phasegraph.pagerank.push.Transitions`.
     """
 
     indptr: Positions
@@ -316,7 +317,7 @@ class FlowArrays:
 
 
 def flow_arrays(links: Any, members: Any, heights: FloatArray, parameters: FlowParameters) -> FlowArrays:
-    """Build the edges of a semantic flow, sorted by source node.
+    """Build the edges of SemFlowRAG's graph, sorted by source node.
 
     An entity has downhill links, then uphill links, then edges to its passages. A passage has edges to its entities.
 
@@ -403,7 +404,7 @@ def _chances(entities: int, downs: IntArray, ups: IntArray, others: IntArray, pa
 
 
 class FlowTransitions(Transitions):
-    """The transitions of a semantic flow for one query."""
+    """The transitions of SemFlowRAG's walk for one query: how a node divides its mass among its out-edges."""
 
     def __init__(self, arrays: FlowArrays, relevance: FloatArray, floor: float) -> None:
         super().__init__(len(arrays.indices), arrays.edge_counts, arrays.costs)
@@ -432,8 +433,8 @@ class FlowTransitions(Transitions):
     ) -> tuple[Int32Array, FloatArray]:
         """Return the target of each link of `nodes`, and the mass that flows along the link.
 
-        ``amounts[i]`` is the mass that ``nodes[i]`` sends. The links of this node are the ``semantics[i]`` edges from
-        edge number ``starts[i]`` on.
+        ``amounts[i]`` is the mass that ``nodes[i]`` sends. The links of ``nodes[i]`` are ``semantics[i]`` edges; the
+        first has the number ``starts[i]``.
         """
         arrays, chances = self.arrays, self.arrays.chances
         edges = ranges(starts, semantics)
@@ -481,11 +482,11 @@ class SemanticFlow:
     """A graph of entities and passages for walks with query-dependent weights; :meth:`from_links` creates it.
 
     The nodes are the entities, 0 to E - 1, then the passages. The weight of a link from u to v is
-    ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``. It is divided by the sum of the
-    weights of all links of u in the same direction. A link is downhill if the abstractness of v is the same or lower;
-    otherwise, it is uphill. The downhill links get the share `down_share` of the mass on the entity's links, and the
-    uphill links get the rest. An edge between an entity and its passage has weight 1 in both directions. `members`, of
-    shape (E, P), contains the passages of each entity.
+    ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``. A link is downhill if the abstractness
+    of v is the same or lower; otherwise, it is uphill. The weights of the downhill links of u are divided by their sum,
+    and so are the weights of its uphill links. The downhill links get the share `down_share` of the mass on the
+    links of u, and the uphill links get the rest. An edge between an entity and its passage has weight 1 in both
+    directions. `members`, of shape (E, P), contains the passages of each entity.
     """
 
     arrays: FlowArrays
@@ -659,7 +660,7 @@ class SemFlowSource(GraphWalker):
 
     @lazy_property
     def chosen(self) -> FlowParameters:
-        """The parameters of the semantic flow; if `parameters` is a name, the parameters with this name."""
+        """The walk's parameters: `parameters` itself, or the entry of ``SEMFLOW_PARAMETERS`` with this name."""
         return self.parameters if isinstance(self.parameters, FlowParameters) else SEMFLOW_PARAMETERS[self.parameters]
 
     @lazy_property

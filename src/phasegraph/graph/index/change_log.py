@@ -123,7 +123,7 @@ class ChangeLog:
 
     @lazy_property
     def _titled(self) -> Mapping[str, Collection[str]]:
-        """The ids of new passages and of passages with new extractions, by the names in their titles."""
+        """For each name in a title, the ids of the passages in `came` and `again` with this name in their title."""
         found: dict[str, set[str]] = {}
         for name, one in {**self.came, **self.again}.items():
             for form in title_names(one.title):
@@ -131,7 +131,7 @@ class ChangeLog:
         return found
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if an existing passage has this name in its title; ignore passages with ids in `without`."""
+        """Return True if an existing passage has `name` in its title; ignore passages with ids in `without`."""
         if any(one not in without for one in self._titled.get(name, ())):
             return True
         column = self.base_row(name)
@@ -148,7 +148,7 @@ class ChangeLog:
         )
 
     def standing_in(self, texts: Iterable[str]) -> set[str]:
-        """Return the names in titles of existing passages that also occur in at least one of these texts."""
+        """Return the names that are in the title of an existing passage, and also in at least one of the `texts`."""
         known = [
             Gazetteer.of_rows(NameRows(self.base.entities)),
             Gazetteer(self._titled, matcher="python", normalised=True),
@@ -158,7 +158,7 @@ class ChangeLog:
                 if self.give(name)}  # fmt: skip
 
     def with_words(self, words: Collection[str]) -> list[str]:
-        """Return the ids of the passages that contain all of these words."""
+        """Return the ids of the existing passages that contain all of the `words`."""
         ids = [self.base.passages[row] for row in self.words.passages_with(words).tolist()]
         came = list(self.came)
         return [name for name in ids if name not in self.gone] + [
@@ -196,7 +196,7 @@ def _counted(record: PassageRecord) -> Counted:
 
 
 def edges_from(walk: WalkOperator, nodes: IntArray) -> tuple[IntArray, IntArray, Float32Array]:
-    """Return three arrays for the edges from these nodes: target node, position of the source in `nodes`, weight."""
+    """Return target node, position of the source node in `nodes`, and weight of each edge that leaves `nodes`."""
     places, edges = out_edges(walk, nodes)
     weights: Any = walk.weights.take(edges)
     return walk.indices.take(edges).astype(np.int64), places, weights

@@ -42,9 +42,9 @@ class Mentions:
     homes: IntArray
 
     def weights(self, given: Any, kept: BoolArray) -> Float32Array:
-        """Compute the weight of each edge from entity to passage; `kept` is False for entities without edges.
+        """Compute, for each mention, the weight of the edge from the entity to the passage.
 
-        `given` are the :class:`EdgeWeights`.
+        `kept` is True for each mention of an entity that may have edges. `given` are the :class:`EdgeWeights`.
         """
         out: Float32Array = count_weights(self.counts, given) * kept + home_weights(self.homes, given)
         return out
@@ -76,12 +76,12 @@ class ChangedEdges:
         return least_and_greatest(owners, columns, len(self._log.came))
 
     def column(self, name: str) -> int:
-        """Return the row of the entity with this name; a new entity gets a row after the existing rows."""
+        """Return the row of the entity `name`, which is its column in mention matrices; a new entity gets a new row."""
         row = self._log.base_row(name)
         return self.names.setdefault(name, self._entities + len(self.names)) if row < 0 else row
 
     def _of_base(self, rows: IntArray) -> Mentions:
-        """Return the mentions in these passages of the base graph, before the changes."""
+        """Return the mentions in the passages `rows` of the base graph, as they were before the changes."""
         mentions, homes = self._base.mentions, self._base.homes
         owner, columns, counts = entries_of(mentions, rows)
         at_home, home_columns, kinds = entries_of(homes, rows)
@@ -201,7 +201,7 @@ class ChangedEdges:
         return found
 
     def _entity_rows(self, columns: IntArray, after: Mentions, first: int) -> tuple[Any, Any, Any]:
-        """Return the edges from these entities to passages: unchanged base edges, and new edges to changed passages.
+        """Return the edges from some entities to passages: unchanged base edges, and edges to changed passages.
 
         `columns` are the rows of the entities, and `first` is the node of the first entity. `after` contains the
         mentions in changed passages. The result is three arrays: source node, target node, and weight.
@@ -232,7 +232,7 @@ class ChangedEdges:
     def _across(
         self, columns: IntArray, joined: IntArray, facts: Mapping[tuple[int, int], int], first: int
     ) -> tuple[Any, Any, Any]:
-        """Return the edges from these entities to other entities: base edges, with new weights where facts changed.
+        """Return the edges from some entities to other entities: base edges, with new weights where facts changed.
 
         `columns` are the rows of the entities. `joined` are the entities with changed facts, and `facts` the changes in
         the numbers of facts. `first` and the result are as in :meth:`_entity_rows`.

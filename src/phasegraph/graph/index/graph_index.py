@@ -145,7 +145,7 @@ class GraphIndex:
 
     @lazy_property
     def name_words(self) -> LexicalIndex:
-        """An index of the words of the passages; :func:`~phasegraph.graph.model.words.word_texts` splits the texts."""
+        """An index of words for finding names; :func:`~phasegraph.graph.model.words.word_texts` splits the texts."""
         if self.words is not None:
             return self.words
         if self.log is not None:
@@ -186,7 +186,7 @@ class GraphIndex:
         return self.replace([], passages, triples=triples, embeddings=embeddings, name_embeddings=name_embeddings)
 
     def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
-        """Return a new index without these passages.
+        """Return a new index without the passages `ids`.
 
         The graph is identical, to the bit, to a graph that is built from the other passages. If all passages are
         deleted, the new index keeps the settings, its sources find nothing, and passages can be added to it. An index
@@ -204,7 +204,7 @@ class GraphIndex:
         embeddings: Any = None,
         name_embeddings: NameVectors | None = None,
     ) -> GraphIndex:
-        """Return a new index without the passages with these ids, and with additional passages.
+        """Return a new index without the passages `ids`, and with the additional `passages`.
 
         `passages` may be None. The other parameters are described at :meth:`add` and :meth:`remove`. To change a
         passage, delete and add it in the same call.
@@ -488,7 +488,7 @@ class GraphIndex:
 
 
 class _Titles:
-    """A lookup of the titles and words of existing passages in the arrays of an index, without reading their texts."""
+    """A lookup of passages by title or word in the arrays of an index, which does not read the passages' texts."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -500,19 +500,19 @@ class _Titles:
         self._rows = np.repeat(np.arange(homes.shape[0]), np.diff(homes.indptr))[given][order]
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if a passage has this name in its title; ignore passages with ids in `without`."""
+        """Return True if a passage has `name` in its title; ignore passages with ids in `without`."""
         column = self._index.graph.entity_rows.get(name)
         return column is not None and self._gives(column, name, without)
 
     def standing_in(self, texts: Iterable[str]) -> set[str]:
-        """Return the names in titles that also occur in at least one of these texts."""
+        """Return the names that are in the title of a passage, and also in at least one of the `texts`."""
         names = Gazetteer.of_rows(NameRows(self._index.graph.entities))
         return {
             name for name in {one for text in texts for one in names.standing_in(word_texts(text))} if self.give(name)
         }
 
     def with_words(self, words: Collection[str]) -> list[str]:
-        """Return the ids of the passages that contain all of these words."""
+        """Return the ids of the passages that contain all of the `words`."""
         passages = self._index.graph.passages
         return [passages[row] for row in self._index.name_words.passages_with(words).tolist()]
 

@@ -110,7 +110,7 @@ class LoggedGraph(EntityGraph):
 
     @classmethod
     def of(cls, log: ChangeLog, merged: Callable[[], EntityGraph]) -> LoggedGraph:
-        """Create the graph of an index with this log; ``merged()`` is called on demand to merge base graph and log."""
+        """Create the graph of an index with the change `log`; ``merged()`` merges base graph and log when needed."""
         made = cls.__new__(cls)
         vars(made).update(_log=log, _merged=merged, mapped=log.base.mapped)
         return made

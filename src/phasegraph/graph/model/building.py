@@ -135,7 +135,7 @@ def passage_field(passage: Any, name: str) -> Any:
 
 
 def as_extractions(triples: Triples) -> list[Extraction]:
-    """Convert the argument `triples` of :func:`build_graph` to extractions with normalized names."""
+    """Convert the argument `triples` of :func:`build_graph` to extractions; names in triples stay unchanged."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
     return [in_normal_form(record) for record in check_rows("triples", triples)]
@@ -151,7 +151,9 @@ def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str
 
 
 def in_normal_form(record: Extraction) -> Extraction:
-    """Normalize the names of an extraction; names without a letter or digit are dropped.
+    """Normalize the entities, titles and lead of an extraction; names without a letter or digit are dropped.
+
+    Names in triples stay unchanged.
 
     >>> in_normal_form(Extraction("1", ["Ada Lovelace", "!"], lead="Ada L.")).entities
     ('ada lovelace',)

@@ -196,13 +196,16 @@ def rarity_weights(frequency: Any, passages: int, weights: EdgeWeights) -> Any:
 
 
 def count_weights(counts: Any, weights: EdgeWeights) -> Float32Array:
-    """Compute the part of an entity-to-passage edge weight that depends on the number of mentions."""
+    """Compute, from the `counts` of mentions, the part of entity-to-passage edge weights that depends on them."""
     counted: Float32Array = counts.astype(np.float32) ** np.float32(weights.count_power)
     return counted
 
 
 def home_weights(homes: Any, weights: EdgeWeights) -> Float32Array:
-    """Compute the additional weight of an entity-to-passage edge; it is 0 unless the passage is about the entity."""
+    """Compute the part of an entity-to-passage edge weight for a home passage (a passage about the entity).
+
+    For other passages, it is 0. The part for the number of mentions (:func:`count_weights`) is added to it.
+    """
     by_kind: Float32Array = np.array([0.0, weights.lead, weights.home], dtype=np.float32)[homes]
     return by_kind
 
@@ -657,7 +660,7 @@ def count_records(
 
 
 def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
-    """Build a CSR matrix from one mapping of names to counts per row; `place` contains the column of each name."""
+    """Build a CSR matrix of counts; each of the `rows` maps names to counts, and `place` maps names to columns."""
     indptr = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
     total = int(indptr[-1])
@@ -743,7 +746,11 @@ def replace_passages(
 def _words_of(
     lexical: LexicalIndex, ids: Sequence[str], rows: Mapping[str, int], texts: Mapping[str, str]
 ) -> LexicalIndex:
-    """Return the BM25 index of the passages `ids`: count the words of `texts`, and copy the other passages' counts."""
+    """Return the BM25 index of the passages `ids`, from an old index and the texts of some passages.
+
+    The words of `texts` are counted. For other passages, the counts are copied from `lexical`, the old index, in which
+    `rows` are the rows of the passages.
+    """
     lacking = next((name for name in ids if name not in texts and name not in rows), None)
     if lacking is not None:
         raise InvalidInputError(

@@ -268,7 +268,7 @@ def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Convert texts to two named arrays: the concatenated UTF-8 bytes, and the end position of each text in them."""
+    """Convert texts to two arrays whose names start with `name`: their concatenated UTF-8 bytes, and their ends."""
     if isinstance(texts, PackedTexts):
         return {f"{name}_text": texts.text, f"{name}_ends": texts.ends}
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]

@@ -348,21 +348,23 @@ class NameSynonyms:
         return cls(threshold).knowing((), embeddings)
 
     def __call__(self, entities: Sequence[str]) -> Csr:
-        """Return the matrix of synonym edges between these entities, as ``build_graph(..., synonyms=)`` needs it."""
+        """Return the matrix of synonym edges between `entities`, as ``build_graph(..., synonyms=)`` needs it."""
         return self.knowing(entities).edges(entities)
 
     @lazy_property
     def rows(self) -> Mapping[str, int]:
-        """The row of each name."""
+        """The position of each name in `names`, which is also the row of its vector."""
         return {name: row for row, name in enumerate(self.names)}
 
     def knowing(self, entities: Sequence[str], more: NameVectors | None = None) -> NameSynonyms:
         """Return a copy that also has vectors for the normalized names `entities`.
 
-        Missing vectors are computed with `embed`; a name without a vector has no synonyms. `more` contains additional
-        embeddings, in the forms that :meth:`of` accepts; a function replaces the old function. If `required` is True,
-        the copy contains no other names. Raises InvalidInputError if a required vector is missing, or if a name gets a
-        second, different vector.
+        `more` contains additional embeddings, in the forms that :meth:`of` accepts. A function replaces the field
+        `embed`, and the field `required` becomes True. Missing vectors are computed with `embed`, if it is set. If
+        `required` is True, the copy contains the names `entities` alone, and a missing vector is an error. Otherwise,
+        the copy keeps all earlier names, and a name without a vector has no synonyms.
+
+        Raises InvalidInputError if a required vector is missing, or if a name gets a second, different vector.
         """
         if more is None:
             return self._embedded(entities)
@@ -383,11 +385,12 @@ class NameSynonyms:
     def edges(
         self, entities: Sequence[str], *, graph: EntityGraph | None = None, earlier: NameSynonyms | None = None
     ) -> Csr:
-        """Return the synonym edges between entities with vectors, a symmetric matrix of cosines with shape (E, E).
+        """Return the synonym edges between the `entities`, a symmetric matrix of cosines with shape (E, E).
 
-        For an update, pass the old `graph`, and as `earlier` the synonyms from which the edges of this graph were made.
-        The result is then the same as without both, but only pairs with a new entity are compared. `earlier` must have
-        the same threshold. For names that are in both sets of synonyms, it must have the same vectors.
+        An entity without a vector has no edges. For an update, pass the old `graph`, and as `earlier` the synonyms from
+        which the edges of this graph were made. These arguments do not change the result, but only pairs with a new
+        entity are then compared. `earlier` must have the same threshold as this object, and the same vectors for names
+        that are in both.
         """
         known = graph.entity_rows.keys() & earlier.rows.keys() if graph is not None and earlier is not None else set()
         held = [name for name in entities if name in self.rows]

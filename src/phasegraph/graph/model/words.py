@@ -214,7 +214,7 @@ class Gazetteer:
         return any(True for _ in self._candidates(texts))
 
     def standing_in(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield each occurrence of a known name in `texts`, the words of a text in lower case."""
+        """Yield the known names in `texts` (the words of a text in lower case), once for each occurrence."""
         for start, lengths in self._candidates(texts):
             yield from (" ".join(texts[start : start + length]) for length in lengths)
 

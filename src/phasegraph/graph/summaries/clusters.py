@@ -100,10 +100,10 @@ class Mixture:
 class Clustering:
     """A clustering of embeddings by Gaussian mixtures, which are fitted only once; :func:`fit_clusters` creates it.
 
-    The first mixture covers all embeddings. The clusters of an embedding depend only on this embedding, so later
-    embeddings do not change the clusters of others. `count` is the number of clusters, and `fitted` the number of
-    embeddings to which the mixtures were fitted. An embedding belongs to its most likely
-    cluster, and to every cluster to which it belongs with a probability of at least `threshold`.
+    The first mixture covers all embeddings; further mixtures divide its large clusters. An embedding belongs to its
+    most likely cluster, and to every cluster to which it belongs with a probability of at least `threshold`. Its
+    clusters depend only on the embedding itself, so later embeddings do not change them. `count` is the number of
+    clusters, and `fitted` the number of embeddings to which the mixtures were fitted.
     """
 
     mixtures: tuple[Mixture, ...]

@@ -185,8 +185,8 @@ class SummaryTree:
     clusterings : mapping of (str, int) to Clustering
         The fitted clustering of each document and level.
     parents : mapping of (str, int) to mapping
-        The clusters to which each summary was first assigned, by document and level. A summary stays in these clusters
-        if its text changes later.
+        For each document and level, the numbers of the clusters to which each summary was first assigned, by the
+        summary's position (document, level, cluster). A summary stays in these clusters if its text changes later.
     """
 
     passages: tuple[str, ...]
@@ -354,7 +354,7 @@ class SummaryTree:
         workers: int = 4,
         progress: bool | None = None,
     ) -> SummaryTree:
-        """Return the tree without these passages; the summaries above them are written again or removed.
+        """Return the tree without the passages `ids`; the summaries above them are written again or removed.
 
         :meth:`build` describes the other parameters. Raises InvalidInputError if an id is unknown, or if no passage
         would be left.
@@ -708,7 +708,7 @@ def _grown(
     embeddings: Float32Array,
     writer: _Writer,
 ) -> SummaryTree:
-    """Return the summary tree of these passages; reuse the clusterings and unchanged summaries of the tree `before`."""
+    """Return the summary tree of the passages `names`; reuse clusterings and unchanged summaries of tree `before`."""
     order = sorted(range(len(names)), key=names.__getitem__)
     ids, words, groups = (tuple(each[row] for row in order) for each in (names, texts, documents))
     vectors = np.ascontiguousarray(embeddings[order])

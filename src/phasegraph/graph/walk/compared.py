@@ -57,7 +57,7 @@ class PassageFeatures:
         return self.graph.passages if self.rows is None else LocalIds(self.graph.passages, self.rows)
 
     def rows_at(self, places: IntArray) -> IntArray:
-        """Return the rows in the graph of the passages at these positions."""
+        """Return the rows, in the graph, of the passages at the positions `places` of these arrays."""
         return places if self.rows is None else self.rows[places]
 
 

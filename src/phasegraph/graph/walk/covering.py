@@ -127,8 +127,8 @@ def covering(
     `rows` are the positions of the passages to rank; `scores`, `ids` and `terms` describe all n passages. Candidates
     are the best passages, and the three best passages for each clause. A candidate moves up if it contains question
     words that no earlier passage contains, or answers a clause that no earlier passage answers. `parts`, of shape (c,
-    n), is the worth of each passage for each clause. Returns the first `limit` positions and their new scores, in
-    descending order of these scores.
+    n), is the worth of each passage for each clause; None without clauses. Returns the first `limit` positions (None:
+    all) and their new scores, in descending order of these scores.
     """
     wanted = None if limit is None else max(limit, settings.cover_pool)
     order = rows[top_order(scores[rows], LocalIds(ids, rows), wanted)]

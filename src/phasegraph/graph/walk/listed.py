@@ -81,7 +81,7 @@ class ListedPassages:
         return self._near.of_sample(self._spaces)
 
     def foremost(self) -> PassageFeatures:
-        """Return the similarities, relevance and query words of the listed passages."""
+        """Return the similarities, relevance and query words of the listed passages, from which seeds are chosen."""
         return self._features(self._foremost, np.ones(len(self._foremost.rows), dtype=np.bool_))
 
     def walk(

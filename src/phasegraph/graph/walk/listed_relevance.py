@@ -22,8 +22,9 @@ from phasegraph.ranking import Ranking
 class ListedFeatures:
     """The similarities, BM25 scores, relevance and query words of n passages for one query.
 
-    `cosines` are similarities, `words` BM25 scores, and `near` the relevance; each array has shape (n,). Entry (i, j)
-    of `held`, of shape (n, t), is True if passage i contains query word j.
+    `rows` are the rows of the passages in the graph. `cosines` are their similarities to the query, and `words` their
+    BM25 scores. `near` is their relevance: the similarity plus a weighted BM25 score. These arrays have shape (n,).
+    Entry (i, j) of `held`, of shape (n, t), is True if passage i contains query word j.
     """
 
     rows: IntArray
@@ -33,11 +34,11 @@ class ListedFeatures:
     near: FloatArray
 
     def at(self, places: Any) -> ListedFeatures:
-        """Return the similarities, BM25 scores, relevance and query words of the passages at these positions."""
+        """Return only the passages at the positions `places` of these arrays, in this order."""
         return ListedFeatures(*(getattr(self, name)[places] for name in self.__slots__))
 
     def and_of(self, other: ListedFeatures) -> ListedFeatures:
-        """Return the values of these passages, followed by the values of the passages in `other`."""
+        """Return the passages of this object followed by the passages of `other`, with their values."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.__slots__)
         return ListedFeatures(*map(np.concatenate, pairs))
 
@@ -75,14 +76,17 @@ class ListedRelevance:
         return found_at(self.listed, self._handed, rows, self._unlisted)
 
     def cosines_to(self, vector: Any, rows: IntArray) -> FloatArray:
-        """Compute the cosines of these passages to a vector, an array of shape (n,); 0 if there are no embeddings."""
+        """Compute the cosines between `vector` and the embeddings of the passages in `rows`, of shape (n,).
+
+        Without embeddings, all cosines are 0.
+        """
         held = self.graph.embeddings
         if held is None:
             return np.zeros(len(rows))
         return np.asarray(np.einsum("ij,j->i", held[rows], unit_vector(vector, held.shape[1])), dtype=np.float64)
 
     def of(self, rows: IntArray) -> ListedFeatures:
-        """Return the similarities, BM25 scores, relevance and query words of these passages."""
+        """Return the similarities, BM25 scores, relevance and query words of the passages in `rows`."""
         return self._seen(rows, self.cosines(rows), *self.terms.read(rows))
 
     def of_sample(self, spaces: ListedSpaces) -> ListedFeatures:

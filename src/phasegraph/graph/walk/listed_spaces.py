@@ -53,7 +53,7 @@ class ListedSpaces:
             return np.zeros(len(self.graph.passages))
 
     def masses(self, walked: PageRankResult, rows: IntArray) -> FloatArray:
-        """Return the masses of these passages after a walk, an array of shape (n,)."""
+        """Return the mass of each passage in `rows` after the walk `walked`, an array of shape (n,)."""
         space, inside = self.borrow(), walked.nodes < len(self.graph.passages)
         reached = walked.nodes[inside]
         space[reached] = walked.values[inside]

@@ -33,7 +33,7 @@ class ListedGains:
     passages: int
 
     def take(self, nodes: Any) -> FloatArray:
-        """Return the gain of each of these nodes: the factor for the weights of edges into the node."""
+        """Return the gain of each node in `nodes`: the factor for the weights of edges into this node."""
         return found_at(self.rows, self.values, nodes, np.where(nodes < self.passages, self.rest, 1.0))
 
     def __getitem__(self, node: int) -> float:
@@ -63,7 +63,7 @@ class ListedTransitions(RelevanceTransitions):
         return self.graph.size
 
     def know(self, rows: IntArray, gains: FloatArray) -> None:
-        """Set the gains (factors for the weights of edges into a passage) of these passages."""
+        """Set the gain of each passage in `rows`: the factor for the weights of edges into this passage."""
         self.node_weights[rows] = gains
         self._known.append(rows)
 
@@ -96,7 +96,7 @@ class ListedTransitions(RelevanceTransitions):
             self.know(rows, self._gains(rows))
 
     def weights_of(self, nodes: IntArray) -> FloatArray:
-        """Return the gains of these nodes; a passage without a computed gain has the gain `rest`."""
+        """Return the gain of each node in `nodes`; a passage without a computed gain has the gain `rest`."""
         gains = super().weights_of(nodes)
         return np.where(gains > 0, gains, self.rest)
 
@@ -112,7 +112,7 @@ class ListedTransitions(RelevanceTransitions):
         return self._rounds(self.rest, MUCH, self._found)
 
     def end(self) -> ListedGains:
-        """Reset the scratch array to zeros, and return the gains that were set or computed."""
+        """Return the gains that were set or computed during the walk, and reset the scratch array to zeros."""
         rows = np.unique(np.concatenate(self._known)) if self._known else np.empty(0, dtype=np.int64)
         found = ListedGains(rows, self.node_weights[rows], self.rest, self._count)
         self.node_weights[rows] = 0.0

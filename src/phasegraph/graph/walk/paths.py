@@ -95,7 +95,7 @@ class WalkPaths(Mapping[str, WalkPath]):
         return tuple((self._node(int(nodes[place])), float(shares[place])) for place in order)
 
     def _path(self, goal: int) -> tuple[PathNode, ...]:
-        """Return the path from a seed to the node `goal`; it follows the edges with the most mass backwards."""
+        """Return the path from a seed to the node `goal`, built backwards along the edges with the most mass."""
         masses = self.seeding.masses * ((1 - self.follow_probability) / float(self.seeding.masses.sum()))
         restarted = dict(zip(self.seeding.nodes.tolist(), masses.tolist(), strict=True))
         mass, path, walk = self.walked.mass, [goal], self.graph.operator

@@ -68,7 +68,7 @@ def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:
 
 
 def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
-    """Return a graph that contains only the passages in these ascending rows."""
+    """Return a graph that contains only the passages in the ascending `rows`."""
     mentions = graph.mentions[rows]
     columns = np.unique(mentions.indices)
     vectors = graph.embeddings

@@ -26,7 +26,7 @@ def in_any_order(ascending: Callable[[IntArray], FloatArray], rows: IntArray) ->
 
 
 def found_at(some: IntArray, values: FloatArray, rows: IntArray, otherwise: FloatArray | float = 0.0) -> FloatArray:
-    """Return the value of each row, an array of shape (n,).
+    """Return the value of each row in `rows`, an array of shape (n,).
 
     `values` are the values of the ascending rows `some`. A row that is not in `some` gets `otherwise`.
 

@@ -72,7 +72,7 @@ class GraphSource(GraphWalker):
         the seeds are the entities that the query names, and passages with query words.
     embedder : callable, optional
         ``embedder(query) -> (d,) vector``. With `graph.embeddings`, the walk prefers passages near the query. Without
-        an embedder, it uses the similarities of the upstream ranking.
+        an embedder, it prefers passages with a high score in the dense ranking that supplies the seeds.
     linking : LinkSettings
         Settings for the choice of seeds and for the seeds' masses.
     walk : WalkSettings
@@ -211,8 +211,8 @@ class GraphSource(GraphWalker):
     def _walked(self) -> EntityGraph:
         """The graph that a search walks if it scores only some passages (``WalkSettings(compare="listed")``).
 
-        Without embedded facts, it is a view that reads a change log in place. With embedded facts, it is the graph into
-        which a change log is merged.
+        Without embedded facts, it is a view that reads the base graph and a change log without merging them. With
+        embedded facts, it is the graph into which a change log is merged.
         """
         return self.graph.view if self.facts is None else self.graph
 

@@ -45,7 +45,10 @@ def check_embedder(source: Any) -> None:
 def best_passages(
     graph: EntityGraph, rows: Int32Array | IntArray, scores: FloatArray, limit: int | None
 ) -> tuple[tuple[str, ...], FloatArray]:
-    """Return the ids and scores of the `limit` best passages, best first; ties are broken by id."""
+    """Return the ids and scores of the `limit` best passages, best first; if `limit` is None, of all passages.
+
+    ``scores[i]`` is the score of the passage in row ``rows[i]`` of the graph. Ties are broken by id.
+    """
     best = top_order(scores, LocalIds(graph.passages, rows), limit)
     return tuple(graph.passages[row] for row in rows[best].tolist()), scores[best]
 
