@@ -552,7 +552,10 @@ def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
 
 
 def holds(candidate: object, target: object, depth: int = 0) -> bool:
-    """Return True if `target` is `candidate`, or an object that `candidate` contains."""
+    """Return True if `target` is `candidate`, or an object that `candidate` contains.
+
+    `depth` is the number of objects around `candidate`; deeply nested objects are not searched.
+    """
     if candidate is target:
         return True
     if depth > _DEEPEST or not isinstance(candidate, Runnable | SourceSpec):

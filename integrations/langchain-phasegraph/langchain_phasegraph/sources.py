@@ -428,7 +428,7 @@ class RetrieverSource(WrappedSource):
         return {}
 
     def check_keeps(self, wanted: Wanted, other: str) -> None:
-        """Raise InvalidInputError if the source cannot apply a filter of another source."""
+        """Raise InvalidInputError if this source cannot apply `wanted`, which is the filter of the source `other`."""
         walks = [one for one in self._leaves if isinstance(one, EntityGraphRetriever)]
         if any(one.documents is None for one in walks):
             why = "it does not know the metadata of its passages: pass documents="
@@ -455,7 +455,10 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.store) if overrides(self.store, VectorStore, "get_by_ids") else None
 
     def live(self) -> Lookup | None:
-        """Return a lookup that finds passages that still exist in the store; None if the source copied its data."""
+        """Return a lookup in the store itself, which finds only passages that still exist.
+
+        Return None if the source searches a copy of its data, or the store cannot look up ids.
+        """
         asked: Any = leaves(self.runnable)[0]
         if not self.has_own_ids or len(leaves(self.runnable)) != 1:
             return None
@@ -549,7 +552,10 @@ class _Call(SourceCall):
             return await runnable._aget_relevant_documents(query, run_manager=run, **keywords)
 
     def _configured(self, retriever: BaseRetriever, config: RunnableConfig) -> AbstractContextManager[None]:
-        """Set the configuration of the call for a retriever of phasegraph; other retrievers do not read it."""
+        """Return a context manager; in its block, a retriever of phasegraph reads `config` as the call's configuration.
+
+        For any other retriever, the context manager does nothing.
+        """
         return configured_by(config) if isinstance(retriever, CheckedRetriever) else nullcontext()
 
     def _manager(self, retriever: BaseRetriever) -> Any:

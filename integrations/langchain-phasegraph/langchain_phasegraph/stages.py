@@ -146,7 +146,7 @@ class CompressorModel(ModelFunction):
 
 
 def _documents(passages: Sequence[Passage]) -> list[Document]:
-    """Copy the documents, and add their positions to the metadata, because compressors often drop ids."""
+    """Convert passages to documents, with their positions in the metadata, because compressors often drop ids."""
     held = [one.hit.metadata if isinstance(one.hit, Document) else {} for one in passages]
     return [
         Document(one.text, id=one.id, metadata={**metadata, _ROW: row})

@@ -155,7 +155,10 @@ def plan_sync(
 
 
 def _joined(documents: Iterable[str], digests: Iterable[bytes]) -> dict[str, bytearray]:
-    """Return the joined digests of each document's passages, in order; equal bytes mean equal passages."""
+    """Return, by document name, the joined digests of the document's passages; equal bytes mean equal passages.
+
+    The arguments contain the document name and the digest of each passage.
+    """
     found: dict[str, bytearray] = {}
     for document, digest in zip(documents, digests, strict=True):
         if document in found:

@@ -188,7 +188,11 @@ def _refuse_repeated(what: str, rows: Iterable[Held]) -> None:
 
 
 def _resolved(what: str, rows: Sequence[Held], refused: set[str]) -> list[tuple[str, str]]:
-    """Return a pair (id, its origin) for each passage; add keys that give one id to different texts to `refused`."""
+    """Return a pair (id, its origin) for each passage; the origins are those of :func:`resolve_id`.
+
+    Metadata keys in `refused` are not used. A key that gives one id to different texts is added to `refused`, with a
+    warning that starts with `what`.
+    """
     found = [resolve_id(*row, refused) for row in rows]
     first: dict[tuple[str, str], str] = {}
     repeated: dict[str, str] = {}

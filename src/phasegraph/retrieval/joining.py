@@ -45,7 +45,8 @@ def join_by_text(
 def named_by_text(upstream: Upstream, known: Collection[str], text: Callable[[Any], str]) -> Upstream:
     """Replace the ids in other sources' rankings by the ids that this source made from the same texts.
 
-    `known` are the ids that this source made from texts. If `known` is empty, return the rankings unchanged.
+    `upstream` maps source names to rankings. `known` are the ids that this source made from texts. If `known` is empty,
+    the rankings are returned unchanged. ``text(hit)`` returns the text of a hit.
     """
     if not known:
         return upstream
@@ -74,7 +75,10 @@ def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence(Mapping[str, object]):
-    """A source's evidence by new ids; the evidence is read on demand, because paths are slow to compute."""
+    """A source's evidence after its ids were replaced; `old` maps each new id to the id under which `held` has it.
+
+    The evidence is read on demand, because paths are slow to compute.
+    """
 
     held: Mapping[str, object]
     old: Mapping[str, str]

@@ -204,7 +204,10 @@ class KeptPassages:
         return given
 
     def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:
-        """Return the table of documents, by their names under a metadata key; the corpus caches a table per key."""
+        """Return the table of documents, which are named by the passages' values under the metadata key `key`.
+
+        None stands for the usual keys, such as ``source`` and ``doc_id``. The corpus caches a table for each key.
+        """
         tables: dict[str | None, phasegraph.graph.DocumentTable] = self._changing().tables
         return tables.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
 

@@ -42,7 +42,10 @@ class Payloads(Mapping[str, Any]):
         return Payloads, (list(self._ids), list(self._hits), dict(self.evidence))
 
     def follow(self, ranking: Ranking) -> None:
-        """From now on, find a hit by the row of its id in `ranking`, which must have the same ids in the same order."""
+        """From now on, find a hit by the row of its id in `ranking`.
+
+        The ids of `ranking` must be those from which this mapping was created, in the same order.
+        """
         self._ranking = ranking
 
     def get(self, identifier: str, default: Any = None, /) -> Any:

@@ -13,7 +13,10 @@ Filter = Mapping[str, Any]
 
 
 def check_filter(name: str, value: object) -> Filter:
-    """Check a filter, and return it: a mapping of metadata keys to a required value or a list of allowed values."""
+    """Check a filter, and return it: a mapping of metadata keys to a required value or a list of allowed values.
+
+    `name` is the argument that an error message names.
+    """
     if not isinstance(value, Mapping) or not value:
         raise InvalidInputError(f"{name} must map at least one metadata key to a value; got {value!r:.80}")
     for key, wanted in value.items():

@@ -324,7 +324,9 @@ def neighbour_entropy_router(
 
 
 def oracle_router(rewards: Mapping[str, Mapping[str, float]]) -> Callable[[str], str]:
-    """Create a router that sends every query to the source with the best measured result, as an upper bound.
+    """Create a router that sends every query to the source with the best measured value in `rewards`.
+
+    No real router can be better, so its result is an upper bound.
 
     Parameters
     ----------

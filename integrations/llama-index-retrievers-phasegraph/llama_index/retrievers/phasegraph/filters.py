@@ -234,7 +234,10 @@ def key_of(filters: MetadataFilters) -> str:
 
 
 def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | None:
-    """Return the changed attributes of a BM25 retriever over the matching nodes, by name; None if no node matches."""
+    """Return, by name, the attributes that change if a BM25 retriever is restricted to the matching nodes.
+
+    Return None if no node matches.
+    """
     nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
     language = _language(retriever, [_text(node) for node in nodes])
     rows = [row for row in matching_rows(nodes, filters) if _weight(retriever, row)]
@@ -249,7 +252,7 @@ def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | Non
 
 
 def _weight(retriever: Any, row: int) -> bool:
-    """Return True if the node in a row matches the filters that the BM25 retriever itself has."""
+    """Return True if the node at position `row` of a BM25 retriever matches the retriever's own filters."""
     return retriever.corpus_weight_mask is None or bool(retriever.corpus_weight_mask[row])
 
 

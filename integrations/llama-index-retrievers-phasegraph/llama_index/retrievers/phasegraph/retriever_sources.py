@@ -468,7 +468,7 @@ class _WatchedBundle(QueryBundle):
 
 
 def rewritten_query(bundle: QueryBundle) -> RewrittenQuery:
-    """Return the object that a rewriter passes to the sources for a bundle with texts to embed."""
+    """Convert a query bundle, which has texts to embed, to the object that a rewriter returns."""
     watched = _WatchedBundle(bundle.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
     return RewrittenQuery(watched.query_str, tuple(watched.custom_embedding_strs or ()), watched, watched.is_read)
 
