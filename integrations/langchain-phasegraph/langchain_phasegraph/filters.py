@@ -189,7 +189,7 @@ def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
-    """A validated filter with the attributes that the core requires."""
+    """A validated filter for documents, with the interface of :class:`~phasegraph.retrieval.framework.HitFilter`."""
 
     wanted: Wanted
 
@@ -267,8 +267,8 @@ def _is_plain(own: Mapping[str, Any]) -> bool:
 def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     """Convert the filter to search arguments of a store that accepts only a mapping of metadata keys to values.
 
-    A filter with operators is not passed to the store. More hits are requested, and the caller drops hits that do not
-    match.
+    `own` is the store's own filter, or None. A filter with operators is not passed to the store. More hits are
+    requested, and the caller drops hits that do not match.
     """
     if own is not None and not isinstance(own, Mapping):
         raise _cannot_combine("a mapping", type(own).__name__)
@@ -278,7 +278,10 @@ def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Convert the filter to search arguments of a store that accepts the same operators as phasegraph."""
+    """Convert the filter to search arguments of a store that accepts the same operators as phasegraph.
+
+    `own` is the store's own filter, or None; the search arguments contain both filters.
+    """
     if own is not None and not isinstance(own, Mapping):
         raise _cannot_combine("a mapping", type(own).__name__)
     if _is_plain(wanted) and _is_plain(own or {}):
@@ -358,7 +361,11 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Request every row, and filter afterwards: LanceDB would insert the filter's values into a query string."""
+    """Return search arguments that request every row of a LanceDB table; the caller drops rows that do not match.
+
+    LanceDB would insert the values of the filter `wanted` into a query string. `own` is the store's own filter, or
+    None.
+    """
     rows = int(store.get_table().count_rows())
     if rows > _MOST_ROWS:
         raise FilterRefusedError(

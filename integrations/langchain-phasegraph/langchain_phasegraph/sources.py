@@ -133,7 +133,11 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         return kept
 
     def _search(self, kwargs: Mapping[str, Any]) -> tuple[VectorStore, dict[str, Any]]:
-        """Return the store to search and the search arguments."""
+        """Return the store to search, and its search arguments.
+
+        `kwargs` are the arguments of the call, which may contain a filter. The store may be a part of the retriever's
+        store that contains only the matching documents.
+        """
         store: VectorStore = self._inner.vectorstore
         own = dict(self._inner.search_kwargs)
         given = dict(kwargs)

@@ -21,7 +21,7 @@ class HitFilter(Protocol):
         """The metadata keys that the filter reads."""
 
     def rows(self, hits: Sequence[Any]) -> Collection[int]:
-        """Return the positions of the hits, or of records with metadata, that match the filter."""
+        """Return the positions, in `hits`, of the objects that match the filter; an object is a hit or a record."""
 
 
 class Framework:

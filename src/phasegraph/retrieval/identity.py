@@ -135,7 +135,10 @@ class Identities:
         return _resolved(f"source {self._source!r}", hits, self._refused)
 
     def repeated(self, ids: Sequence[str], text: Callable[[int], str], notes: list[str]) -> None:
-        """Add a note, and warn once, if an answer has different texts under one id; only the best hit counts."""
+        """Add a note, and warn once, if an answer has different texts under one id; only the best hit counts.
+
+        `ids` are the ids of the hits, best first. ``text(row)`` returns the text of the hit at position `row`.
+        """
         first: dict[str, str] = {}
         for row, identifier in enumerate(ids):
             held = first.setdefault(identifier, text(row))

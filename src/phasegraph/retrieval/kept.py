@@ -330,7 +330,10 @@ class KeptPassages:
 
     @classmethod
     def _folder_settings(cls, *, vectors: bool) -> dict[str, object]:
-        """Return the settings that are stored in a folder, and read again when the folder is opened."""
+        """Return the settings to store in a new folder; they are read again when the folder is opened.
+
+        `vectors` is True if the folder contains vectors.
+        """
         return {"framework": cls._framework.name, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
 
     @classmethod

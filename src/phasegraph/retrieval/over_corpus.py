@@ -194,7 +194,10 @@ class FusedPassages(KeptPassages):
     def _over(
         cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any], store: Any = None
     ) -> Self:  # fmt: skip
-        """Create a retriever over a corpus; the vectors are in the corpus, or in the user's `store` if it is given."""
+        """Create a retriever over a corpus; the vectors are in the corpus, or in the user's `store` if it is given.
+
+        `fields` are the other constructor arguments, by name.
+        """
         from phasegraph.graph import CorpusLookup
 
         fields = dict(fields)

@@ -33,7 +33,10 @@ class PlainHit:
 
 
 def are_scored(pairs: Iterable[bool]) -> bool:
-    """Return True if all hits are (hit, score) pairs; raise MalformedAnswerError if only some hits are pairs."""
+    """Return True if all items of an answer are (hit, score) pairs, and False if none is a pair.
+
+    `pairs` says, for each item, whether it is a pair. Raise MalformedAnswerError if only some items are pairs.
+    """
     known = set(pairs)
     if len(known) > 1:
         raise MalformedAnswerError(

@@ -263,7 +263,10 @@ class NeighbourEntropyRouter:
         return self.by_distances(1.0 / scores - 1.0 if cosines else -scores, query)
 
     def by_distances(self, distances: ArrayLike, query: str = "") -> Route:
-        """Return the route of a query from the distances of its neighbors."""
+        """Return the route of a query from the distances of its nearest neighbors.
+
+        The text `query` is read only if the route can be `multi_hop`.
+        """
         entropy = neighbour_entropy(distances, self.temperature, normalise=self.normalise)
         passed = sum(entropy >= gate for gate in self.gates)
         if passed == len(self.gates) and self.multi_hop is not None and is_multi_hop(query):

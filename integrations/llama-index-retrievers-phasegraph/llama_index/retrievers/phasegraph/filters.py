@@ -131,7 +131,7 @@ def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """Validated filters with the attributes that the core requires."""
+    """Validated filters for nodes, with the interface of :class:`~phasegraph.retrieval.framework.HitFilter`."""
 
     filters: MetadataFilters
     key: str = field(init=False)
@@ -156,7 +156,10 @@ def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]
 
 
 def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
-    """Return a copy of a retriever that also applies the filters; raise InvalidInputError if it cannot apply them."""
+    """Return a copy of a retriever that also applies the filters.
+
+    Raise InvalidInputError if the retriever cannot apply them. `name` is the name of the source, for the message.
+    """
     if is_bm25(retriever):
         return _bm25_within(retriever, filters)
     if _is_faiss(retriever):

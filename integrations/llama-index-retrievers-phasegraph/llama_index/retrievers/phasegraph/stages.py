@@ -88,7 +88,7 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
 
 
 class SelectorRouter:
-    """The router that :func:`selector_router` creates."""
+    """A router that lets a LlamaIndex selector choose the sources; :func:`selector_router` creates it."""
 
     def __init__(self, selector: BaseSelector, descriptions: Mapping[str, str]) -> None:
         if not isinstance(selector, BaseSelector):
