@@ -147,7 +147,7 @@ def configured() -> RunnableConfig:
 
 
 def told_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
-    """Call ``on_result`` as a child of the current run; traces then show its model calls under this run."""
+    """Call ``on_result`` as a child of the current run; traces then show the callback's model calls under this run."""
     if callback.is_set:
         with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             context.run(callback.notify, result)

@@ -439,7 +439,7 @@ NARROWS = frozenset({"filter", *_SHOWS_A_PART})
 
 
 def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
-    """Return the validated filter in a retriever's search arguments; None if they contain no filter.
+    """Return the validated filter in a retriever's search arguments `settings`; None if they contain no filter.
 
     Raise InvalidInputError if the filter has a form that only this store understands.
     """
@@ -472,7 +472,11 @@ class OfMetadata:
 
 
 def _of_qdrant(given: Any, prefix: str) -> dict[str, Any] | None:
-    """Convert a Qdrant filter on metadata to a phasegraph filter; None if the conversion is impossible."""
+    """Convert a Qdrant filter on metadata to a phasegraph filter; return None if the conversion is impossible.
+
+    If only a part cannot be converted, the result contains None in place of the part, and is no valid filter. `prefix`
+    is the text before the metadata keys in the Qdrant filter.
+    """
     said = {name: value for name, value in dict(given).items() if value is not None}
     if not said or set(said) - {"must", "should", "must_not", "key", "match", "range"}:
         return None

@@ -119,9 +119,10 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         return self._kept(found, settings, kwargs)
 
     def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
-        """Return the documents that match the filter.
+        """Return the documents in `found` that match the filter in the arguments `kwargs` of the call.
 
-        Raise FilterRefusedError if too few documents match, although more hits were requested from the store.
+        `settings` are the arguments of the search. If they request more hits than the call, and too few documents
+        match, raise FilterRefusedError.
         """
         documents, wanted = unpack(found), kwargs.get("filter")
         if wanted is None:
@@ -163,7 +164,10 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
 
 def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """Return the attempts of a search: several attempts if a filter has increased ``k``, otherwise a single attempt."""
+    """Return the attempts of a search: several attempts if a filter has increased ``k``, otherwise a single attempt.
+
+    `settings` are the arguments of the search, and `kwargs` the arguments of the call.
+    """
     depth = settings.get("k")
     return Attempts(None if depth == kwargs.get("k") else depth, [])
 

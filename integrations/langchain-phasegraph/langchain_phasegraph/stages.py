@@ -182,7 +182,10 @@ class LangChainStages(StageAdapter):
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Convert a runnable to a function that calls the runnable with the query, or with several arguments."""
+        """Convert a runnable to a function with the parameters `names`; other objects are returned unchanged.
+
+        The runnable gets a single argument as it is, and several arguments as a mapping by name.
+        """
         if not isinstance(given, Runnable):
             return given
         return RunnableStep(given, names if len(names) > 1 else ())

@@ -240,7 +240,10 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
 
 
 def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, str]]:
-    """Return the files below a path as pairs: the path of the file, and the name for the ``source`` of its passages."""
+    """Return the files below the path `root` as pairs (path, name for the ``source`` of the file's passages).
+
+    Files and folders in `without` are left out.
+    """
     if root.is_file():
         return [(root, root.name)]
     if (root / CORPUS).is_file() and (root / QUERIES).is_file():

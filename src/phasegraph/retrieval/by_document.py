@@ -75,7 +75,7 @@ class GivenPassages:
             self.append(*one)
 
     def append(self, name: str | None, document: str, digest: bytes, item: Any = None) -> None:
-        """Add a passage."""
+        """Add a passage: its own id or None, its document's name, its digest, and the framework's object."""
         self.ids.append(name)
         self.documents.append(document)
         self.digests.append(digest)

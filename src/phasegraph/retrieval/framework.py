@@ -126,6 +126,6 @@ class HitLookup:
 
     @staticmethod
     def _paired(ids: Sequence[str], found: Any) -> list[tuple[str, Any]]:
-        """Return pairs (id, hit), from a mapping or from a list in the order of `ids`; leave out ids without a hit."""
+        """Return pairs (id, hit) for the ids that have a hit in `found`, a mapping or a list in the order of `ids`."""
         values = map(found.get, ids) if isinstance(found, Mapping) else found
         return [pair for pair in zip(ids, values, strict=True) if pair[1] is not None]

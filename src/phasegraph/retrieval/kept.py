@@ -287,7 +287,10 @@ class KeptPassages:
         return len(rows)
 
     def _check_added(self, corpus: Any, held: Mapping[str, Any]) -> None:
-        """Raise an error for documents or nodes that must not be added; this base class accepts all."""
+        """Raise an error if the documents or nodes in `held` must not be added; this base class accepts all.
+
+        `held` maps ids to the new documents or nodes.
+        """
 
     def _add(self, hits: Iterable[Any], triples: Any, progress: bool | None) -> list[str]:
         """Add documents or nodes with their triples, and return their ids."""

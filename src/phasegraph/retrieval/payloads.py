@@ -93,7 +93,7 @@ def with_hits(ranking: Ranking, hits: Sequence[Any]) -> Ranking:
 
 
 def hits_of(payloads: Mapping[str, Any], ids: Sequence[str]) -> list[Any]:
-    """Return the hit of each id, in order; None for an id without a hit."""
+    """Return the hit of each id in `ids`, in order, or None for an id without a hit; `payloads` maps ids to hits."""
     ranking = payloads._ranking if isinstance(payloads, Payloads) else None
     if ranking is None or not isinstance(payloads, Payloads):
         return list(map(payloads.get, ids))

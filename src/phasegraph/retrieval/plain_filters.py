@@ -30,7 +30,9 @@ def check_filter(name: str, value: object) -> Filter:
 
 
 def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
-    """Return True if a passage with this metadata matches the filter; a passage without a key of the filter does not.
+    """Return True if a passage with this metadata matches the filter `only`.
+
+    A passage without one of the filter's keys does not match.
 
     >>> lets_through({"team": ["red", "blue"]}, {"team": "red"}), lets_through({"team": "red"}, {})
     (True, False)

@@ -107,9 +107,10 @@ def provenance(result: Result) -> list[dict[str, object]]:
 def _parts(
     ids: Sequence[str], ranking: Ranking, weight: float, calibrated: list[float], contributed: list[float]
 ) -> list[dict[str, float | None]]:
-    """Return a mapping for each result: one source's rank, raw score, calibrated value, weight and contribution.
+    """Return one source's evidence for each result in `ids`, as mappings with five keys.
 
-    Rank and raw score are None if the source did not return the result.
+    The keys are ``rank`` and ``raw`` (None if the source did not return the result), ``calibrated``, ``weight`` and
+    ``contribution``. `calibrated` and `contributed` have a number for each result.
     """
     scores = ranking.scores.item
     raw = scores if ranking.raw is None else ranking.raw.item

@@ -333,7 +333,10 @@ class _Rewritten:
         return combined(self.name, rankings, self.rewriting.combine)
 
     def _note_use(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]]) -> None:
-        """Change the report of the rewriting to ``unused`` if the source did not embed any rewritten text."""
+        """Change the report of the rewriting to ``unused`` if the source did not embed any rewritten text.
+
+        `asked` are the queries that were searched, each with its number of hits.
+        """
         others = [text for text, _ in asked if text != query]
         if others and all(is_unused(text, query) for text in others):
             self.reports[-1] = replace(self.reports[-1], status="unused", reason=_EMBEDS_NOTHING)

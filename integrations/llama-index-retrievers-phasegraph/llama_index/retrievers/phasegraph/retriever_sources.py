@@ -118,7 +118,7 @@ class OwnRetriever(BaseRetriever):
         super().__init__(Settings.callback_manager if callback_manager is None else callback_manager, *more)
 
     def whole_filters(self) -> MetadataFilters | None:
-        """Return the filters that every node must match; None if there are no filters."""
+        """Return the filters that every node must match; None means no filters, as in this base class."""
         return None
 
     def _retrieve_from_object(self, obj: Any, query_bundle: QueryBundle, score: float) -> list[NodeWithScore]:

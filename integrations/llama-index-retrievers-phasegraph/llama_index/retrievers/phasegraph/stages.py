@@ -147,7 +147,7 @@ class LlamaIndexStages(StageAdapter):
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Convert a query transform to a function that rewrites a query."""
+        """Convert a query transform to a function that rewrites a query; other objects are returned unchanged."""
         return TransformStep(given) if isinstance(given, BaseQueryTransform) else given
 
     def reranker(self, given: Any) -> Any:
