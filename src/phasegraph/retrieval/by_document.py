@@ -39,8 +39,8 @@ class SyncCounts:
 class Content(NamedTuple):
     """The parts of a framework's document or node that a sync compares and stores.
 
-    `item` is the framework's object, and `id` is the id that this object carries, or None. `names` is the metadata with
-    the name of the whole document to which the object belongs.
+    `item` is the framework's object, and `id` is the id that this object carries, or None. `names` are metadata that
+    contain the name of the document to which the object belongs.
     """
 
     id: str | None

@@ -15,8 +15,8 @@ from phasegraph.ranking import Ranking
 class Payloads(Mapping[str, Any]):
     """A mapping of ids to the framework's documents or nodes (hits).
 
-    `evidence` maps ids to evidence of how the source found the hit. If an id is repeated, its first hit counts. If the
-    source returns only an id, the hit is None, and the mapping does not contain the id.
+    `evidence` maps ids to the evidence that says how the source found the hit. If an id is repeated, its first hit
+    counts. If the source returns only an id, the hit is None, and the mapping does not contain the id.
 
     >>> Payloads(["a", "b", "a"], [1, 2, 3])["a"]
     1

@@ -173,7 +173,10 @@ def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
 
 
 def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[EvidenceBlock]:
-    """Return a block for each result: the content of :func:`provenance`, and the sources' evidence, such as paths."""
+    """Return an :class:`EvidenceBlock` for each result: the entry of :func:`provenance`, and the sources' evidence.
+
+    The evidence of a source says how it found the result, for example by a graph path.
+    """
     blocks: list[dict[str, Any]] = list(provenance(result))
     for block, hit in zip(blocks, hits, strict=True):
         for name, evidence in hit.evidence.items():
