@@ -132,7 +132,10 @@ def _in_force(config: RunnableConfig | None) -> RunnableConfig:
 
 @contextmanager
 def configured_by(config: RunnableConfig | None) -> Iterator[None]:
-    """Make :func:`configured` return the configuration of a call in the ``with`` block."""
+    """Make :func:`configured` return the configuration of a call in the ``with`` block.
+
+    It is `config` (None: empty), merged with the configuration of the surrounding run.
+    """
     token = _CONFIG.set(_in_force(config))
     try:
         yield

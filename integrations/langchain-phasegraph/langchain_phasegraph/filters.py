@@ -120,7 +120,10 @@ def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
 
 
 def check_required(key: str, wanted: Mapping[str, Any] | None) -> None:
-    """Raise FilterRefusedError unless the filter gives a value for the required key."""
+    """Raise FilterRefusedError unless the filter requires a value, or one of several values, for the metadata `key`.
+
+    None means that there is no filter.
+    """
     for part in (wanted or {}, *(wanted or {}).get("$and", ())):
         said = part.get(key, {})
         if not isinstance(said, Mapping) or said.keys() & {"$eq", "$in"}:

@@ -487,7 +487,11 @@ class RetrieverSource(WrappedSource):
     def arguments(
         self, limit: int | None, upstream: Upstream, config: RunnableConfig, wanted: Mapping[str, Any] | None
     ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
-        """Return the runnable to invoke, its configuration, and its keyword arguments."""
+        """Return the runnable to invoke for one search, its configuration, and its keyword arguments.
+
+        `wanted` is the filter of the call; None means no filter. Raise FilterRefusedError if the source cannot apply
+        the filter.
+        """
         runnable = self.runnable
         if self._dynamic:
             prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ def is_text_id(identifier: str, /) -> bool:
 def resolve_id(
     own: object, metadata: Mapping[str, object], text: str, /, refused: Collection[str] = ()
 ) -> tuple[str, str]:
-    """Return the id of a hit, and its origin: ``"own"``, the metadata key, or ``"text"``.
+    """Return the id of a hit, and its origin: ``"own"``, ``"text"``, or the metadata key that contains the id.
 
     The id that the hit carries comes first, then the first of the :data:`ID_KEYS` in its metadata, then an id made from
     its text. Metadata keys in `refused` are skipped, because the same value under such a key belongs to several

@@ -17,8 +17,9 @@ def join_by_text(
 ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
     """Replace missing ids: a hit without an id gets the id of another source's hit with the same text.
 
-    Return the rankings in the same order, and notes by source. If several ids have the same text, the first id in
-    alphabetical order is used; the result then does not depend on the order of the sources.
+    Return the rankings in the same order, and notes by source name. ``text(hit)`` returns the text of a hit. If several
+    ids have the same text, the first id in alphabetical order is used; the result then does not depend on the order of
+    the sources.
     """
     if len(rankings) < 2 or not any(["text-" in " ".join(ranking.ids) for ranking in rankings]):
         return tuple(rankings), {}

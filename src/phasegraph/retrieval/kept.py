@@ -212,13 +212,13 @@ class KeptPassages:
         return tables.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
 
     def _members(self, index: Any, key: str) -> Mapping[str, Sequence[str]]:
-        """Return the ids of the passages by document name, which is the value under the metadata `key`."""
+        """Return, by document name, the ids of the document's passages; the metadata `key` contains the name."""
         own = self._changing().keys.source
         usual = own is None and key == "source"  # the table for the default keys reads this key before the other keys
         return self._table(None if usual else key).members(index)
 
     def _counts(self) -> dict[str, int]:
-        """Count the passages of each document; passages without a document are counted under ""."""
+        """Return the number of passages by document name; the name "" counts passages without a document."""
         corpus = self._changing()
         table = self._table(corpus.keys.source).of(corpus.index)
         return dict(Counter(table.documents.values()))

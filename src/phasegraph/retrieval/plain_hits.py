@@ -196,7 +196,10 @@ def _of_item(item: Any) -> dict[str, Any]:
 
 
 def _of_record(record: Any) -> dict[str, Any]:
-    """Return the columns of a record; the node is replaced by its properties."""
+    """Return the columns of a database record; the properties of the node in the column ``node`` replace this column.
+
+    Internal ids of the database are left out. A ``node`` that is no mapping becomes the text.
+    """
     held = dict(record.data())
     node = held.pop("node", None)
     if "elementId" in held:  # the database's internal id of the node, which is not the id of a passage

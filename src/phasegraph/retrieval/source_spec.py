@@ -261,7 +261,10 @@ def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, Sou
 
 
 def declared_dependencies(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
-    """Return the dependencies that a retriever declares, without unknown sources; empty if `spec` sets `depends_on`."""
+    """Return the dependencies that the retriever of source `name` declares, without sources that are not in `specs`.
+
+    The result is empty if `spec` sets `depends_on`, which replaces the declaration.
+    """
     declared = getattr(spec.retriever, "depends_on", ())
     if spec.depends_on is not None or not isinstance(declared, list | tuple):
         return ()

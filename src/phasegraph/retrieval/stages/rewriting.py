@@ -344,9 +344,10 @@ class _Rewritten:
             self.rewriting.step.note_unused(_EMBEDS_NOTHING)
 
     def _contain(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]], error: Exception) -> None:
-        """Report that the search with rewritten texts failed.
+        """Handle the `error` of a search with rewritten texts: report that the search failed.
 
-        Raise `error` if the original query was also searched, or if the error ends the whole call.
+        Raise `error` instead if the original query was also searched, or if the error ends the whole call. `asked` are
+        the queries that were searched, each with its number of hits.
         """
         if is_fatal(error) or any(text == query for text, _ in asked):
             raise error

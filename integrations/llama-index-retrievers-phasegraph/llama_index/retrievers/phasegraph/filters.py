@@ -72,7 +72,10 @@ def check_required_key(key: object) -> str | None:
 
 
 def check_required(key: str, given: MetadataFilters | None) -> None:
-    """Raise FilterRefusedError unless the filters give a value for the required key."""
+    """Raise FilterRefusedError unless the filters require a value, or one of several values, for the metadata `key`.
+
+    None means that there are no filters.
+    """
     for one in given.filters if given is not None and given.condition in (None, FilterCondition.AND) else ():
         if isinstance(one, MetadataFilter) and one.key == key and one.operator in _NAMES_VALUES:
             return
