@@ -77,7 +77,7 @@ class CheckedRetriever(BaseRetriever):
         return shown({name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set})
 
     def _follow(self, checked: Self, name: str) -> None:
-        """Take over the derived state of `checked`, a validated copy in which the field `name` has its new value."""
+        """Take over the state that `checked` computed, a validated copy in which field `name` has its new value."""
         raise NotImplementedError
 
     def whole_filter(self) -> Mapping[str, Any] | None:

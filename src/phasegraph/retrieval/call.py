@@ -185,7 +185,7 @@ class Call:
         return draft
 
     def _may_be_late(self, gathered: Gathered) -> bool:
-        """Return True if fusing may be slow: it runs the user's code, reads texts, or fuses over 10,000 hits.
+        """Return True if fusing may be slow, because it runs code of the user, reads texts, or fuses over 10,000 hits.
 
         Also set `read` to True if fusing or a threshold needs the texts of the hits.
         """

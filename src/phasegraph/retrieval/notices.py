@@ -160,6 +160,7 @@ class IdOverlapWarning:
     def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
         """Check whether each pair of rankings of a query shares an id; warn about sources that never share an id.
 
+        ``text(hit)`` returns the text of a hit; equal texts under different ids cause a warning at once.
         After its first common id or its warning, a pair of sources is not checked again.
         """
         for row, one in enumerate(rankings):

@@ -231,7 +231,7 @@ def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]
 
 
 def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Ranking:
-    """Combine several rankings of a source for the same query.
+    """Combine the rankings that the source `name` returned for several versions of a query.
 
     ``rrf`` fuses by reciprocal rank with rank constant 60. ``union`` orders hits by score. If a hit is in several
     rankings, its score in the first of these rankings counts. The combined ranking has the background of the first

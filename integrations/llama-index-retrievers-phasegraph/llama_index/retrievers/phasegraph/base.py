@@ -587,7 +587,10 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
-    """Remove the hit limit of an unordered source, unless the caller set it; a limit would drop arbitrary hits."""
+    """Remove the default limit on hits from a source whose hits have no order; the limit would drop arbitrary hits.
+
+    A limit that the caller set stays.
+    """
     return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 
