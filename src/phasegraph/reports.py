@@ -60,7 +60,7 @@ class SourceReport:
 
     @classmethod
     def of(cls, ranking: Ranking, tier: str = "", out_of_range_share: float = 0.0) -> SourceReport:
-        """Create the report of a source from its ranking alone; `tier` is the value of the field `calibration`."""
+        """Create the report of a source from its ranking; `tier` becomes the value of the field `calibration`."""
         status, reason = found_in(ranking)
         hits, dropped = len(ranking.ids), ranking.dropped
         return cls(ranking.source, status, reason, "", 0.0, hits, dropped, tier, out_of_range_share=out_of_range_share)

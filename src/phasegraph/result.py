@@ -457,7 +457,10 @@ def _short(value: float | None) -> str:
 
 
 def _walk(ranking: Ranking, name: str) -> dict[str, Any] | None:
-    """Return the path, seeds and matched words of a passage in the ranking of a graph walk; None for other rankings."""
+    """Return how a graph walk reached the passage `name`: ``source``, ``path``, ``seeds`` and matched ``words``.
+
+    Return None if the ranking is not from a graph walk, or does not contain the passage.
+    """
     evidence = getattr(ranking.payloads, "evidence", ranking.payloads)
     found = evidence.get(name) if isinstance(evidence, Mapping) else None
     path, seeds = getattr(found, "path", None), getattr(found, "seeds", ())

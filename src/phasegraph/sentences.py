@@ -57,6 +57,8 @@ def written(name: str, text: str) -> str:
 def path_labels(path: Sequence[Sequence[str]], read: ReadPassage) -> list[str]:
     """Return a label for each step (kind, name) of a graph path; entity names are spelled as in its passages.
 
+    ``read(id)`` returns the title and the text of a passage.
+
     >>> texts = {"a": ("Bubye River", "It flows through Zimbabwe."), "b": ("Victoria Falls", "A waterfall.")}
     >>> path_labels([("entity", "bubye river"), ("passage", "a"), ("entity", "zimbabwe")], texts.__getitem__)
     ['Bubye River', 'Bubye River', 'Zimbabwe']
@@ -88,7 +90,9 @@ def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
 
 
 def standings(ranks: Mapping[str, float | None]) -> list[str]:
-    """Return a text for each source that ranks the passage: the name of the source and the rank, best rank first.
+    """Return a text for each source that ranks a passage: the name of the source and the rank, best rank first.
+
+    `ranks` maps source names to ranks; a source with rank None is left out.
 
     >>> standings({"vector": 16.0, "graph": 2.0, "bm25": None})
     ['graph 2nd', 'vector 16th']
@@ -98,7 +102,10 @@ def standings(ranks: Mapping[str, float | None]) -> list[str]:
 
 
 def line_of(position: int, label: str, ranks: Mapping[str, float | None], way: Sequence[str]) -> str:
-    """Describe a passage of an answer in one line.
+    """Describe a passage of an answer in one line: its position, label, ranks and path.
+
+    `ranks` maps source names to ranks; a source with rank None is left out. `way` are the labels of the passage's graph
+    path, from :func:`way_of`; empty without a path.
 
     >>> line_of(2, "Victoria Falls", {"vector": 16.0, "graph": 2.0, "bm25": None}, ["Bubye River", "Zimbabwe"])
     '2 Victoria Falls: graph 2nd, vector 16th, by Bubye River → Zimbabwe'
@@ -111,8 +118,10 @@ def line_of(position: int, label: str, ranks: Mapping[str, float | None], way: S
 def why(ranks: Mapping[str, float | None], contributions: Mapping[str, float | None], way: Sequence[str]) -> str:
     """Explain in one sentence which source found a passage of the answer, and how the other sources rank it.
 
-    Sources that rank the passage among their first 10 agree. The agreeing source with the largest contribution counts
-    as the source that found the passage.
+    `ranks` and `contributions` map source names to numbers, or to None if the source did not return the passage. `way`
+    are the labels of the passage's graph path, from :func:`way_of`; empty without a path. Sources that rank the passage
+    among their first 10 agree. The agreeing source with the largest contribution counts as the source that found the
+    passage.
 
     >>> why({"graph": 2.0, "vector": 16.0, "bm25": None}, {"graph": 2.1, "vector": 0.3}, ["Bubye River", "Zimbabwe"])
     'The graph found this by Bubye River → Zimbabwe; vectors rank it 16th; words do not match it.'

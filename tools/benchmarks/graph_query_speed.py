@@ -36,7 +36,7 @@ def timed(function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def handed(data: Dataset, row: int, limit: int = 50) -> Ranking:
-    """Return the ranking by vectors that the graph source gets for the query in a row: the first `limit` hits."""
+    """Return the first `limit` hits of the ranking by vectors that the graph source gets for query number `row`."""
     scores = (data.passage_vectors @ data.query_vectors[row]).astype(np.float64)
     ids = [passage.id for passage in data.passages]
     best = top_order(scores, ids, limit)

@@ -1,6 +1,8 @@
 """Build the documentation site: pages, search, Markdown copies and llms.txt.
 
-Run: python tools/docs/build.py [--generator zensical]    (artifacts/site; `make site` makes the environment)
+Run: python tools/docs/build.py [--generator zensical]
+
+The site is written to artifacts/site. `make site` first creates the environment that this command needs.
 """
 
 from __future__ import annotations

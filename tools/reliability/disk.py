@@ -146,7 +146,10 @@ def after_sync(*words: str) -> Callable[[Path, Path, Path], int]:
 
 
 def restored(root: Path, folder: Path, given: Path) -> int:
-    """Create a folder of passages by the library, and delete a passage; return 0 for success, or 1 for an error."""
+    """Write the passages in the file `given` to a new corpus in `folder`, and delete a passage, without a command.
+
+    The functions of the library are called directly. Return 0 for success, or 1 for an error.
+    """
     from phasegraph.errors import PhasegraphError
     from phasegraph.graph import GraphIndex
     from phasegraph.graph.corpus.corpus import Corpus

@@ -36,7 +36,8 @@ class Standing:
     means : mapping of str to tuple of float
         For each system, the means of ``GOALS``, in [0, 1].
     wrong : float
-        The lowest Recall@10 of the default if it gets the graph ranking of another query.
+        The Recall@10 of the default if the graph source returns the ranking of another query: the lowest value over
+        the ``SHIFTS``, which assign other queries.
     """
 
     dataset: str

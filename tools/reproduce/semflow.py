@@ -348,9 +348,10 @@ def _parts(found: Table) -> list[Verdict]:
 
 
 def _holes(holes: Mapping[str, Holes]) -> list[Verdict]:
-    """Return the verdicts on whether the direction keeps mass away from "black holes".
+    """Return the verdicts on whether a walk along directed edges puts less mass on "black holes".
 
-    The paper means entities that are well connected or abstract.
+    A black hole is the paper's name for a well connected or abstract entity. `holes` maps each variant of the walk to
+    the distribution of its mass.
     """
     with_it, without = holes[FULL], holes[UNDIRECTED]
     return [

@@ -214,9 +214,11 @@ def convex_or_rrf(dataset: str, other: Rankings) -> list[System]:
 
 
 def rank_constants(dataset: str, other: Rankings) -> list[System]:
-    """Return vectors, and systems with reciprocal rank fusion at several rank constants.
+    """Return the system with only the vector source, and systems that fuse sources by reciprocal rank.
 
-    Two sources have equal weights; three sources have the weights of the design record, the project's first document.
+    Each of several rank constants has a system of two sources (vector, graph) with equal weights. It also has a system
+    of three sources (vector, graph, BM25) with the weights of the design record, the project's first document. The
+    arguments have no effect.
     """
     found = _own("vector")
     for constant in CONSTANTS:

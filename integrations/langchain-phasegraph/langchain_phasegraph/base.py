@@ -77,7 +77,7 @@ class CheckedRetriever(BaseRetriever):
         return shown({name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set})
 
     def _follow(self, checked: Self, name: str) -> None:
-        """Take over the derived state of `checked`, a validated copy in which the field `name` has its new value."""
+        """Take over the state that `checked` computed, a validated copy in which field `name` has its new value."""
         raise NotImplementedError
 
     def whole_filter(self) -> Mapping[str, Any] | None:
@@ -132,7 +132,10 @@ def _in_force(config: RunnableConfig | None) -> RunnableConfig:
 
 @contextmanager
 def configured_by(config: RunnableConfig | None) -> Iterator[None]:
-    """Make :func:`configured` return the configuration of a call in the ``with`` block."""
+    """Make :func:`configured` return the configuration of a call in the ``with`` block.
+
+    It is `config` (None: empty), merged with the configuration of the surrounding run.
+    """
     token = _CONFIG.set(_in_force(config))
     try:
         yield
@@ -147,7 +150,7 @@ def configured() -> RunnableConfig:
 
 
 def told_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
-    """Call ``on_result`` as a child of the current run; traces then show its model calls under this run."""
+    """Call ``on_result`` as a child of the current run; traces then show the callback's model calls under this run."""
     if callback.is_set:
         with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             context.run(callback.notify, result)

@@ -119,7 +119,7 @@ class Documents(Framework):
         return document_of(record)
 
     def of_text(self, identifier: str, text: str, metadata: Mapping[str, Any], own: Collection[str] = ()) -> Document:
-        """Convert a text to a document."""
+        """Convert a text to a document; `own` has no effect, unlike in the base class."""
         return Document(text, id=identifier, metadata=dict(metadata))
 
     def text_of(self, hit: Document) -> str:
@@ -133,7 +133,10 @@ class Documents(Framework):
     def passages_of(
         self, held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert documents to passages of the core; `given` maps the ids of documents to their extractions."""
+        """Convert documents to passages of the core; `held` maps ids to documents, and `given` ids to extractions.
+
+        An extraction contains triples and names. `title_key` is the metadata key of the title.
+        """
         given = given or {}
         return [passage_of(name, one, title_key, given.get(name, ())) for name, one in held.items()]
 
@@ -366,9 +369,10 @@ class KeptDocuments(KeptPassages):
         return self._add(documents, triples, progress)
 
     def _check_added(self, corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
-        """Raise InvalidInputError if a document with an id from metadata would replace a document with another text.
+        """Raise InvalidInputError if a new document with an id from metadata would replace a document with other text.
 
-        Several documents can have the same id from metadata, for example the chunks of a file with its name as id.
+        `held` maps ids to the new documents. Several documents can have the same id from metadata, for example the
+        chunks of a file with its name as id.
         """
         there = corpus.records(held)
         for name, record in there.items():

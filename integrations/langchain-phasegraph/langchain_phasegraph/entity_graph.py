@@ -266,7 +266,11 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         return list(await in_thread(lambda given: self._find(given, k, upstream, filter), query))
 
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
-        """Search, and return copies of the documents; a fusing retriever gets the originals and the ranking."""
+        """Search, and return copies of the documents.
+
+        If `upstream` is given, the caller is a fusing retriever; it gets the original documents, and the ranking as an
+        attribute of the list. `narrower` is an additional filter; None means no filter.
+        """
         wanted = self.k if k is None else check_count("k", k)
         if upstream is None:
             check_query(query, self.max_query_length)

@@ -120,7 +120,10 @@ def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
 
 
 def check_required(key: str, wanted: Mapping[str, Any] | None) -> None:
-    """Raise FilterRefusedError unless the filter gives a value for the required key."""
+    """Raise FilterRefusedError unless the filter requires a value, or one of several values, for the metadata `key`.
+
+    None means that there is no filter.
+    """
     for part in (wanted or {}, *(wanted or {}).get("$and", ())):
         said = part.get(key, {})
         if not isinstance(said, Mapping) or said.keys() & {"$eq", "$in"}:
@@ -189,7 +192,7 @@ def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
-    """A validated filter with the attributes that the core requires."""
+    """A validated filter for documents, with the interface of :class:`~phasegraph.retrieval.framework.HitFilter`."""
 
     wanted: Wanted
 
@@ -267,8 +270,8 @@ def _is_plain(own: Mapping[str, Any]) -> bool:
 def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     """Convert the filter to search arguments of a store that accepts only a mapping of metadata keys to values.
 
-    A filter with operators is not passed to the store. More hits are requested, and the caller drops hits that do not
-    match.
+    `own` is the store's own filter, or None. A filter with operators is not passed to the store. More hits are
+    requested, and the caller drops hits that do not match.
     """
     if own is not None and not isinstance(own, Mapping):
         raise _cannot_combine("a mapping", type(own).__name__)
@@ -278,7 +281,10 @@ def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Convert the filter to search arguments of a store that accepts the same operators as phasegraph."""
+    """Convert the filter to search arguments of a store that accepts the same operators as phasegraph.
+
+    `own` is the store's own filter, or None; the search arguments contain both filters.
+    """
     if own is not None and not isinstance(own, Mapping):
         raise _cannot_combine("a mapping", type(own).__name__)
     if _is_plain(wanted) and _is_plain(own or {}):
@@ -358,7 +364,11 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Request every row, and filter afterwards: LanceDB would insert the filter's values into a query string."""
+    """Return search arguments that request every row of a LanceDB table; the caller drops rows that do not match.
+
+    LanceDB would insert the values of the filter `wanted` into a query string. `own` is the store's own filter, or
+    None.
+    """
     rows = int(store.get_table().count_rows())
     if rows > _MOST_ROWS:
         raise FilterRefusedError(
@@ -432,7 +442,7 @@ NARROWS = frozenset({"filter", *_SHOWS_A_PART})
 
 
 def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
-    """Return the validated filter in a retriever's search arguments; None if they contain no filter.
+    """Return the validated filter in a retriever's search arguments `settings`; None if they contain no filter.
 
     Raise InvalidInputError if the filter has a form that only this store understands.
     """
@@ -465,7 +475,11 @@ class OfMetadata:
 
 
 def _of_qdrant(given: Any, prefix: str) -> dict[str, Any] | None:
-    """Convert a Qdrant filter on metadata to a phasegraph filter; None if the conversion is impossible."""
+    """Convert a Qdrant filter on metadata to a phasegraph filter; return None if the conversion is impossible.
+
+    If only a part cannot be converted, the result contains None in place of the part, and is no valid filter. `prefix`
+    is the text before the metadata keys in the Qdrant filter.
+    """
     said = {name: value for name, value in dict(given).items() if value is not None}
     if not said or set(said) - {"must", "should", "must_not", "key", "match", "range"}:
         return None

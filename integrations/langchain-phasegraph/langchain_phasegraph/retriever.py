@@ -495,7 +495,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         return self._engine.inspect(query, await self.aexplain(query, k, filter=filter))
 
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
-        """Return the documents of a result; if the caller is another phasegraph retriever, also return their scores."""
+        """Return the documents of a result.
+
+        If `for_ours` is True, the caller is another phasegraph retriever; the list then also contains the scores.
+        """
         if not for_ours:
             return documents_of(result, hits, score_key=self.score_key, evidence_key=self.evidence_key)
         found = ScoredDocuments(documents_of(result, hits, score_key=None, evidence_key=None))
@@ -518,7 +521,11 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         }
 
     def _in_force(self, config: RunnableConfig, narrower: Any) -> Wanted | None:
-        """Return the filter that every document of a call must match; None if no filter applies."""
+        """Return the filter that every document of a call must match; None if no filter applies.
+
+        It combines the filter in `config`, the additional filter `narrower` (or None), the retriever's own filter, and
+        the filters of its sources.
+        """
         return joined(filter_of(with_filter(config, self.filter, narrower)), self.whole_filter())
 
     def _sources(self, query: str) -> Sources:
@@ -552,7 +559,10 @@ def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
 
 
 def holds(candidate: object, target: object, depth: int = 0) -> bool:
-    """Return True if `target` is `candidate`, or an object that `candidate` contains."""
+    """Return True if `target` is `candidate`, or an object that `candidate` contains.
+
+    `depth` is the number of objects around `candidate`; deeply nested objects are not searched.
+    """
     if candidate is target:
         return True
     if depth > _DEEPEST or not isinstance(candidate, Runnable | SourceSpec):

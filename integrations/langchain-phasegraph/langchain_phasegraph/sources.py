@@ -119,9 +119,10 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         return self._kept(found, settings, kwargs)
 
     def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
-        """Return the documents that match the filter.
+        """Return the documents in `found` that match the filter in the arguments `kwargs` of the call.
 
-        Raise FilterRefusedError if too few documents match, although more hits were requested from the store.
+        `settings` are the arguments of the search. If they request more hits than the call, and too few documents
+        match, raise FilterRefusedError.
         """
         documents, wanted = unpack(found), kwargs.get("filter")
         if wanted is None:
@@ -133,7 +134,11 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         return kept
 
     def _search(self, kwargs: Mapping[str, Any]) -> tuple[VectorStore, dict[str, Any]]:
-        """Return the store to search and the search arguments."""
+        """Return the store to search, and its search arguments.
+
+        `kwargs` are the arguments of the call, which may contain a filter. The store may be a part of the retriever's
+        store that contains only the matching documents.
+        """
         store: VectorStore = self._inner.vectorstore
         own = dict(self._inner.search_kwargs)
         given = dict(kwargs)
@@ -159,7 +164,10 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
 
 def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """Return the attempts of a search: several attempts if a filter has increased ``k``, otherwise a single attempt."""
+    """Return the attempts of a search: several attempts if a filter has increased ``k``, otherwise a single attempt.
+
+    `settings` are the arguments of the search, and `kwargs` the arguments of the call.
+    """
     depth = settings.get("k")
     return Attempts(None if depth == kwargs.get("k") else depth, [])
 
@@ -428,7 +436,7 @@ class RetrieverSource(WrappedSource):
         return {}
 
     def check_keeps(self, wanted: Wanted, other: str) -> None:
-        """Raise InvalidInputError if the source cannot apply a filter of another source."""
+        """Raise InvalidInputError if this source cannot apply `wanted`, which is the filter of the source `other`."""
         walks = [one for one in self._leaves if isinstance(one, EntityGraphRetriever)]
         if any(one.documents is None for one in walks):
             why = "it does not know the metadata of its passages: pass documents="
@@ -455,7 +463,10 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.store) if overrides(self.store, VectorStore, "get_by_ids") else None
 
     def live(self) -> Lookup | None:
-        """Return a lookup that finds passages that still exist in the store; None if the source copied its data."""
+        """Return a lookup in the store itself, which finds only passages that still exist.
+
+        Return None if the source searches a copy of its data, or the store cannot look up ids.
+        """
         asked: Any = leaves(self.runnable)[0]
         if not self.has_own_ids or len(leaves(self.runnable)) != 1:
             return None
@@ -476,7 +487,11 @@ class RetrieverSource(WrappedSource):
     def arguments(
         self, limit: int | None, upstream: Upstream, config: RunnableConfig, wanted: Mapping[str, Any] | None
     ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
-        """Return the runnable to invoke, its configuration, and its keyword arguments."""
+        """Return the runnable to invoke for one search, its configuration, and its keyword arguments.
+
+        `wanted` is the filter of the call; None means no filter. Raise FilterRefusedError if the source cannot apply
+        the filter.
+        """
         runnable = self.runnable
         if self._dynamic:
             prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]
@@ -549,7 +564,10 @@ class _Call(SourceCall):
             return await runnable._aget_relevant_documents(query, run_manager=run, **keywords)
 
     def _configured(self, retriever: BaseRetriever, config: RunnableConfig) -> AbstractContextManager[None]:
-        """Set the configuration of the call for a retriever of phasegraph; other retrievers do not read it."""
+        """Return a context manager; in its block, a retriever of phasegraph reads `config` as the call's configuration.
+
+        For any other retriever, the context manager does nothing.
+        """
         return configured_by(config) if isinstance(retriever, CheckedRetriever) else nullcontext()
 
     def _manager(self, retriever: BaseRetriever) -> Any:

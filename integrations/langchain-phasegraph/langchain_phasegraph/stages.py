@@ -146,7 +146,7 @@ class CompressorModel(ModelFunction):
 
 
 def _documents(passages: Sequence[Passage]) -> list[Document]:
-    """Copy the documents, and add their positions to the metadata, because compressors often drop ids."""
+    """Convert passages to documents, with their positions in the metadata, because compressors often drop ids."""
     held = [one.hit.metadata if isinstance(one.hit, Document) else {} for one in passages]
     return [
         Document(one.text, id=one.id, metadata={**metadata, _ROW: row})
@@ -182,7 +182,10 @@ class LangChainStages(StageAdapter):
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Convert a runnable to a function that calls the runnable with the query, or with several arguments."""
+        """Convert a runnable to a function with the parameters `names`; other objects are returned unchanged.
+
+        The runnable gets a single argument as it is, and several arguments as a mapping by name.
+        """
         if not isinstance(given, Runnable):
             return given
         return RunnableStep(given, names if len(names) > 1 else ())

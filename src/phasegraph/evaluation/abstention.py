@@ -156,7 +156,9 @@ def _confidences(
             values = system.confidence(inputs.dataset, batch)
             lacking = sum(value is None for value in values)
             if lacking:
-                raise InsufficientDataError(f"{lacking} of {len(values)} questions have no confidence")
+                raise InsufficientDataError(
+                    f"every question needs a confidence; the system gives none for {lacking} of {len(values)} questions"
+                )
         except (MissingDependencyError, InsufficientDataError) as error:
             left_out.append(f"abstain_auc of {system.name}: {error}")
             continue

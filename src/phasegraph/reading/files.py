@@ -206,8 +206,9 @@ def _state_of(place: Path) -> tuple[int, ...]:
 def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> _Part:
     """Read a file, or the files of an archive, as passages.
 
-    `name` is the file's path relative to the folder, and `state` identifies the state of the file for later readings.
-    If `alone` is True, the file is the only file, and its error is raised; otherwise, a file with an error is skipped.
+    `name` is the file's path relative to the folder. `state` is stored in the result; it changes when the file changes.
+    A file with an error is skipped. If `alone` is True, `place` is the only file of the input; unless it is an archive,
+    its InvalidInputError is raised.
     """
     passages: list[Passage] = []
     sources: list[str] = []
@@ -239,7 +240,10 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
 
 
 def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, str]]:
-    """Return the files below a path as pairs: the path of the file, and the name for the ``source`` of its passages."""
+    """Return the files below the path `root` as pairs (path, name for the ``source`` of the file's passages).
+
+    Files and folders in `without` are left out.
+    """
     if root.is_file():
         return [(root, root.name)]
     if (root / CORPUS).is_file() and (root / QUERIES).is_file():

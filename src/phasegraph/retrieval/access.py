@@ -108,8 +108,8 @@ class HitAccess:
     def _counted(self, read: Callable[[str], tuple[str, object]]) -> CountedTexts | None:
         """Return a lookup of the corpus's word counts, for hits with the same text and title as a corpus passage.
 
-        The texts of these hits need not be split into words again. Return None if there is no corpus, its files are
-        damaged, or it has no word counts.
+        ``read(id)`` returns the text and the title of a hit. With the lookup, the texts of these hits need not be split
+        into words again. Return None if there is no corpus, its files are damaged, or it has no word counts.
         """
         if self.corpus is None:
             return None

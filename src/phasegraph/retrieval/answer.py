@@ -38,7 +38,10 @@ Answer: TypeAlias = tuple[Result, list[SelectedHit]]
 
 
 def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:
-    """Choose a document or node for each id of the result, in order; prefer documents or nodes with a text."""
+    """Choose a document or node for each id of the result, in order; prefer documents or nodes with a text.
+
+    ``text(hit)`` returns the text of a document or node, or "" if it has no text.
+    """
     ids, rankings = result.ids, result.candidates.rankings
     weights = (-result.weights).tolist()
     columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]

@@ -39,8 +39,8 @@ class SyncCounts:
 class Content(NamedTuple):
     """The parts of a framework's document or node that a sync compares and stores.
 
-    `item` is the framework's object, and `id` is the id that this object carries, or None. `names` is the metadata with
-    the name of the whole document to which the object belongs.
+    `item` is the framework's object, and `id` is the id that this object carries, or None. `names` are metadata that
+    contain the name of the document to which the object belongs.
     """
 
     id: str | None
@@ -75,7 +75,7 @@ class GivenPassages:
             self.append(*one)
 
     def append(self, name: str | None, document: str, digest: bytes, item: Any = None) -> None:
-        """Add a passage."""
+        """Add a passage: its own id or None, its document's name, its digest, and the framework's object."""
         self.ids.append(name)
         self.documents.append(document)
         self.digests.append(digest)
@@ -155,7 +155,10 @@ def plan_sync(
 
 
 def _joined(documents: Iterable[str], digests: Iterable[bytes]) -> dict[str, bytearray]:
-    """Return the joined digests of each document's passages, in order; equal bytes mean equal passages."""
+    """Return, by document name, the joined digests of the document's passages; equal bytes mean equal passages.
+
+    The arguments contain the document name and the digest of each passage.
+    """
     found: dict[str, bytearray] = {}
     for document, digest in zip(documents, digests, strict=True):
         if document in found:

@@ -185,7 +185,7 @@ class Call:
         return draft
 
     def _may_be_late(self, gathered: Gathered) -> bool:
-        """Return True if fusing may be slow: it runs the user's code, reads texts, or fuses over 10,000 hits.
+        """Return True if fusing may be slow, because it runs code of the user, reads texts, or fuses over 10,000 hits.
 
         Also set `read` to True if fusing or a threshold needs the texts of the hits.
         """
@@ -372,7 +372,10 @@ class Call:
         return second
 
     def _ask_again(self, again: AskedQuery, draft: Draft, *, merges: bool) -> Flow[Result]:
-        """Search and fuse with a rewritten query; if `merges`, the hits of the original query are also fused."""
+        """Search and fuse with the rewritten query `again`.
+
+        If `merges` is True, the hits of the original query, which are in `draft`, are fused with the new hits.
+        """
         text, names = text_of(again), [one.source for one in draft.reports if one.source in self.sources]
         asked = {name: bound_to(self.sources[name], again) for name in names}
         gathered: Gathered = yield Ask(self.gatherer, asked, text)
@@ -404,7 +407,7 @@ class Call:
 
 
 def _united(earlier: Sequence[Ranking], later: Sequence[Ranking]) -> list[Ranking]:
-    """Merge the rankings of two queries into one ranking for each source; return them in name order."""
+    """Merge the rankings of two queries, `earlier` and `later`, into one ranking for each source, in name order."""
     lists: dict[str, list[Ranking]] = {}
     for ranking in (*earlier, *later):
         lists.setdefault(ranking.source, []).append(ranking)

@@ -23,8 +23,8 @@ class Deletions:
     `corpus` contains the ids of the passages that the source has in memory. If `corpus` is empty, no hit is dropped.
     `stores` maps the name of each other source to a function that looks up passages in this source's store by their
     ids. A store is used only if it has at least half of a sample of the passages in `corpus`. A passage counts as
-    deleted if none of the used stores has this passage. If the id of a passage was made from the passage's text, the
-    passage is not looked up.
+    deleted if at least one store is used, and no used store has the passage. A passage whose id was made from its text
+    is never looked up, and its hit is kept.
 
     >>> held = {name: name for name in "abcd"}
     >>> stores = {"v": lambda ids: {one: held[one] for one in ids if one in held}}

@@ -152,7 +152,10 @@ class Direction:
         self._lead = min(max(self._lead + (weight if higher else -weight), -_SURE), _SURE)
 
     def _say_turned(self, higher: bool) -> None:
-        """Warn once if the inferred direction is the opposite of the direction used before."""
+        """Warn once if the inferred direction is the opposite of the direction used before.
+
+        `higher` is the inferred direction: True if a higher score is better.
+        """
         if self._told is not None and self._told is not higher and not self._turned:
             self._turned = True
             warn(
@@ -165,7 +168,8 @@ class Direction:
     def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
         """Return a note if the order of the scores contradicts the declaration, else "".
 
-        After the first answer that agrees with the declaration, no further answer is checked.
+        `declared` is True if a higher score is declared to be better, and False if a lower score is. After the first
+        answer that agrees with the declaration, no further answer is checked.
         """
         if self._agreed or len(scores) < _TELLING_HITS:
             return ""

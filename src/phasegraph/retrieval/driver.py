@@ -36,7 +36,10 @@ _GRACE_SECONDS = 0.25
 
 
 class Request(Protocol):
-    """An operation whose outcome a flow needs; the driver runs it on the caller's thread or event loop."""
+    """An operation whose outcome a flow (the steps of a call) needs.
+
+    The functions :func:`run` and :func:`arun` carry it out on the caller's thread or event loop.
+    """
 
     def run(self, deadline: Deadline) -> Any:
         """Run the operation on this thread, and return its outcome."""
@@ -106,7 +109,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """A request to call a slow function in a worker; it raises Late if the function misses the deadline."""
+    """A request to call a slow function in a worker; its methods raise Late if the function misses the deadline."""
 
     function: Callable[[], Any]
     guard: DeadlineGuard

@@ -61,7 +61,7 @@ class Chosen:
     __reduce__ = by_fields
 
     def on(self, pipeline: FusionPipeline) -> FusionPipeline:
-        """Return the pipeline with its values replaced by the arguments that were given."""
+        """Return a copy of the pipeline in which the given arguments replace its values; None replaces nothing."""
         given = {name: getattr(self, name) for name in ("k", "weights", "accept", "selection", "group_by")}
         changes = {name: value for name, value in given.items() if value is not None}
         if self.strict:
@@ -165,11 +165,10 @@ class FusionEngine:
         return replace(self, chosen=chosen, pipeline=chosen.on(self.base))
 
     def retrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
-        """Ask the bound `sources` and fuse; return the result, and a `SelectedHit` for each passage in it.
+        """Ask sources and fuse their rankings; return the result, and a :class:`SelectedHit` for each passage in it.
 
-        With `read`, the query's words are searched in the texts of all hits; `Result.confidence` needs this.
-
-        `k` is the number of results; None means the pipeline's number.
+        `sources` maps names to the source objects of this call. `k` is the number of results; None means the pipeline's
+        number. With `read`, the query's words are searched in the texts of all hits; `Result.confidence` needs this.
         """
         call = self._call(query, sources, k, read)
         with one_call():

@@ -81,7 +81,7 @@ def _chain(retriever: object, depth: int) -> Iterator[object]:
 
 
 def _first(holder: object, names: Sequence[str]) -> object:
-    """Return the value of the first attribute in `names` that is neither None nor a text nor a method; else None."""
+    """Return the first attribute of `holder` in `names` that is neither None nor a text nor a method; else None."""
     for name in names:
         found = read_attribute(holder, name)
         if found is not None and not callable(getattr(type(holder), name, None)) and not isinstance(found, str):

@@ -21,7 +21,7 @@ class HitFilter(Protocol):
         """The metadata keys that the filter reads."""
 
     def rows(self, hits: Sequence[Any]) -> Collection[int]:
-        """Return the positions of the hits, or of records with metadata, that match the filter."""
+        """Return the positions, in `hits`, of the objects that match the filter; an object is a hit or a record."""
 
 
 class Framework:
@@ -126,6 +126,6 @@ class HitLookup:
 
     @staticmethod
     def _paired(ids: Sequence[str], found: Any) -> list[tuple[str, Any]]:
-        """Return pairs (id, hit), from a mapping or from a list in the order of `ids`; leave out ids without a hit."""
+        """Return pairs (id, hit) for the ids that have a hit in `found`, a mapping or a list in the order of `ids`."""
         values = map(found.get, ids) if isinstance(found, Mapping) else found
         return [pair for pair in zip(ids, values, strict=True) if pair[1] is not None]

@@ -133,7 +133,7 @@ def _under(summaries: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _passing(held: Mapping[str, Any], wanted: HitFilter) -> set[str]:
-    """Return the ids of the hits that match a filter."""
+    """Return the ids of the hits that match a filter; `held` maps ids to hits."""
     ids: Sequence[str] = list(held)
     return {ids[row] for row in wanted.rows(list(held.values()))}
 

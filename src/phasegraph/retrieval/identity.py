@@ -44,7 +44,7 @@ def is_text_id(identifier: str, /) -> bool:
 def resolve_id(
     own: object, metadata: Mapping[str, object], text: str, /, refused: Collection[str] = ()
 ) -> tuple[str, str]:
-    """Return the id of a hit, and its origin: ``"own"``, the metadata key, or ``"text"``.
+    """Return the id of a hit, and its origin: ``"own"``, ``"text"``, or the metadata key that contains the id.
 
     The id that the hit carries comes first, then the first of the :data:`ID_KEYS` in its metadata, then an id made from
     its text. Metadata keys in `refused` are skipped, because the same value under such a key belongs to several
@@ -135,7 +135,10 @@ class Identities:
         return _resolved(f"source {self._source!r}", hits, self._refused)
 
     def repeated(self, ids: Sequence[str], text: Callable[[int], str], notes: list[str]) -> None:
-        """Add a note, and warn once, if an answer has different texts under one id; only the best hit counts."""
+        """Add a note, and warn once, if an answer has different texts under one id; only the best hit counts.
+
+        `ids` are the ids of the hits, best first. ``text(row)`` returns the text of the hit at position `row`.
+        """
         first: dict[str, str] = {}
         for row, identifier in enumerate(ids):
             held = first.setdefault(identifier, text(row))
@@ -188,7 +191,11 @@ def _refuse_repeated(what: str, rows: Iterable[Held]) -> None:
 
 
 def _resolved(what: str, rows: Sequence[Held], refused: set[str]) -> list[tuple[str, str]]:
-    """Return a pair (id, its origin) for each passage; add keys that give one id to different texts to `refused`."""
+    """Return a pair (id, its origin) for each passage; the origins are those of :func:`resolve_id`.
+
+    Metadata keys in `refused` are not used. A key that gives one id to different texts is added to `refused`, with a
+    warning that starts with `what`.
+    """
     found = [resolve_id(*row, refused) for row in rows]
     first: dict[tuple[str, str], str] = {}
     repeated: dict[str, str] = {}

@@ -17,8 +17,9 @@ def join_by_text(
 ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
     """Replace missing ids: a hit without an id gets the id of another source's hit with the same text.
 
-    Return the rankings in the same order, and notes by source. If several ids have the same text, the first id in
-    alphabetical order is used; the result then does not depend on the order of the sources.
+    Return the rankings in the same order, and notes by source name. ``text(hit)`` returns the text of a hit. If several
+    ids have the same text, the first id in alphabetical order is used; the result then does not depend on the order of
+    the sources.
     """
     if len(rankings) < 2 or not any(["text-" in " ".join(ranking.ids) for ranking in rankings]):
         return tuple(rankings), {}
@@ -45,7 +46,8 @@ def join_by_text(
 def named_by_text(upstream: Upstream, known: Collection[str], text: Callable[[Any], str]) -> Upstream:
     """Replace the ids in other sources' rankings by the ids that this source made from the same texts.
 
-    `known` are the ids that this source made from texts. If `known` is empty, return the rankings unchanged.
+    `upstream` maps source names to rankings. `known` are the ids that this source made from texts. If `known` is empty,
+    the rankings are returned unchanged. ``text(hit)`` returns the text of a hit.
     """
     if not known:
         return upstream
@@ -74,7 +76,10 @@ def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence(Mapping[str, object]):
-    """A source's evidence by new ids; the evidence is read on demand, because paths are slow to compute."""
+    """A source's evidence after its ids were replaced; `old` maps each new id to the id under which `held` has it.
+
+    The evidence is read on demand, because paths are slow to compute.
+    """
 
     held: Mapping[str, object]
     old: Mapping[str, str]

@@ -204,18 +204,21 @@ class KeptPassages:
         return given
 
     def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:
-        """Return the table of documents, by their names under a metadata key; the corpus caches a table per key."""
+        """Return the table of documents, which are named by the passages' values under the metadata key `key`.
+
+        None stands for the usual keys, such as ``source`` and ``doc_id``. The corpus caches a table for each key.
+        """
         tables: dict[str | None, phasegraph.graph.DocumentTable] = self._changing().tables
         return tables.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
 
     def _members(self, index: Any, key: str) -> Mapping[str, Sequence[str]]:
-        """Return the ids of the passages by document name, which is the value under the metadata `key`."""
+        """Return, by document name, the ids of the document's passages; the metadata `key` contains the name."""
         own = self._changing().keys.source
         usual = own is None and key == "source"  # the table for the default keys reads this key before the other keys
         return self._table(None if usual else key).members(index)
 
     def _counts(self) -> dict[str, int]:
-        """Count the passages of each document; passages without a document are counted under ""."""
+        """Return the number of passages by document name; the name "" counts passages without a document."""
         corpus = self._changing()
         table = self._table(corpus.keys.source).of(corpus.index)
         return dict(Counter(table.documents.values()))
@@ -284,7 +287,10 @@ class KeptPassages:
         return len(rows)
 
     def _check_added(self, corpus: Any, held: Mapping[str, Any]) -> None:
-        """Raise an error for documents or nodes that must not be added; this base class accepts all."""
+        """Raise an error if the documents or nodes in `held` must not be added; this base class accepts all.
+
+        `held` maps ids to the new documents or nodes.
+        """
 
     def _add(self, hits: Iterable[Any], triples: Any, progress: bool | None) -> list[str]:
         """Add documents or nodes with their triples, and return their ids."""
@@ -327,7 +333,10 @@ class KeptPassages:
 
     @classmethod
     def _folder_settings(cls, *, vectors: bool) -> dict[str, object]:
-        """Return the settings that are stored in a folder, and read again when the folder is opened."""
+        """Return the settings to store in a new folder; they are read again when the folder is opened.
+
+        `vectors` is True if the folder contains vectors.
+        """
         return {"framework": cls._framework.name, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
 
     @classmethod

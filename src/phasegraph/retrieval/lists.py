@@ -26,7 +26,10 @@ from phasegraph.retrieval.source_spec import HitFields
 def list_pipeline(
     pipeline: FusionPipeline | None, weights: Mapping[str, float] | None, k: int | None
 ) -> FusionPipeline:
-    """Check the caller's arguments, and return the pipeline that fuses the lists."""
+    """Check the caller's arguments, and return the pipeline that fuses the lists.
+
+    It is `pipeline`, or the default pipeline with `weights`; it returns `k` results. None leaves the pipeline's value.
+    """
     if pipeline is not None and not isinstance(pipeline, FusionPipeline):
         raise InvalidTypeError(f"pipeline must be a FusionPipeline or None; got {type(pipeline).__name__}")
     if pipeline is not None and weights is not None:

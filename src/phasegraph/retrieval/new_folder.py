@@ -96,7 +96,7 @@ def write_folder(
 
 
 def _tell(plan: BuildPlan) -> None:
-    """Warn that an index is too large for memory, or log that it is built in shards."""
+    """Log that the index is built in shards if the `plan` says so; otherwise warn if it is too large for the memory."""
     if plan.in_shards:
         _logger.info("%s", plan.message)
     elif plan.sizes:

@@ -9,14 +9,18 @@ from phasegraph.reports import SourceReport
 
 
 def joined_notes(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Join the notes of two steps, by source name: the notes of the first step come first."""
+    """Return the notes of two steps by source name; for each source, the notes of the first step come first."""
     return {name: [*one.get(name, ()), *other.get(name, ())] for name in sorted({*one, *other})}
 
 
 def with_notes(
     reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]], first: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[SourceReport, ...]:
-    """Add notes to the reports of sources; the notes in `first` precede all other notes of the report."""
+    """Add notes to the reports of sources.
+
+    `notes` maps a source name to its notes, which are added at the end of its report's notes. `first` maps a source
+    name to a note that is added at the beginning.
+    """
     return tuple([_noted(one, first.get(one.source, ""), notes.get(one.source, ())) for one in reports])
 
 

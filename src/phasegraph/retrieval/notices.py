@@ -65,7 +65,8 @@ _NO_WEIGHT = 0.06  # adaptive weights give every source except the graph walk at
 class SharedIdWarning:
     """A check that warns if a source loses nearly all weight because it shares no ids with other sources.
 
-    It warns once when the source loses the weight, and once when the source regains it.
+    It warns once after three consecutive answers in which the source has nearly no weight. It warns again when the
+    source has a normal weight.
 
     Examples
     --------
@@ -129,8 +130,8 @@ class IdOverlapWarning:
     ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
         """Replace ids that were read from metadata if another source uses the same id for a different text.
 
-        Such a hit gets an id made from its text. Return the rankings in the same order, and notes by source. Warn once
-        for each source.
+        Such a hit gets an id made from its text, which ``text(hit)`` returns. Return the rankings in the same order,
+        and notes by source name. Warn once for each source.
         """
         held = [one.payloads if isinstance(one.payloads, Payloads) else None for one in rankings]
         if len(rankings) < 2 or not any([one is not None and one.derived for one in held]):
@@ -159,6 +160,7 @@ class IdOverlapWarning:
     def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
         """Check whether each pair of rankings of a query shares an id; warn about sources that never share an id.
 
+        ``text(hit)`` returns the text of a hit; equal texts under different ids cause a warning at once.
         After its first common id or its warning, a pair of sources is not checked again.
         """
         for row, one in enumerate(rankings):

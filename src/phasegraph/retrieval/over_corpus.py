@@ -86,7 +86,8 @@ def build_corpus(
 def _passages_of(framework: Framework, held: Mapping[str, Any], how: Indexing, *, kept: bool) -> list[dict[str, Any]]:
     """Convert documents or nodes to passages, and check them before anything is embedded.
 
-    With `kept`, the function also checks that the passages can be stored in a folder.
+    `held` maps ids to the documents or nodes, and `how` contains the options of the index. With `kept`, the function
+    also checks that the passages can be stored in a folder.
     """
     from phasegraph.graph import check_passages, check_source_key, check_title_key
 
@@ -194,7 +195,10 @@ class FusedPassages(KeptPassages):
     def _over(
         cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any], store: Any = None
     ) -> Self:  # fmt: skip
-        """Create a retriever over a corpus; the vectors are in the corpus, or in the user's `store` if it is given."""
+        """Create a retriever over a corpus; the vectors are in the corpus, or in the user's `store` if it is given.
+
+        `fields` are the other constructor arguments, by name.
+        """
         from phasegraph.graph import CorpusLookup
 
         fields = dict(fields)
@@ -326,12 +330,12 @@ class GraphPassages(KeptPassages):
 
     @classmethod
     def _loaded(cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any]) -> Self:
-        """Open a retriever from a folder."""
+        """Open a retriever from a folder; `fields` are its other constructor arguments, by name."""
         return cls._over(cls._open(path, model, vectors=False), model, fields)
 
     @classmethod
     def _over(cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any]) -> Self:
-        """Create a retriever over a corpus."""
+        """Create a retriever over a corpus; `fields` are its other constructor arguments, by name."""
         from phasegraph.graph import CorpusLookup
 
         framework = cls._framework

@@ -73,9 +73,9 @@ class Parents:
         return self._made_up(names, wanted, kept)
 
     def _made_up(self, names: Sequence[str], wanted: HitFilter | None, kept: KeptPassages) -> dict[str, str]:
-        """Return the text of each document by name, joined from its passages in the corpus that match the filter.
+        """Return, by name, the text of each document in `names`, joined from its passages that match the filter.
 
-        Documents without such a passage are left out.
+        The passages are in the corpus of the retriever `kept`. A document without a matching passage is left out.
         """
         corpus = kept._corpus
         members = kept._members(corpus.seen.index, self.key)

@@ -188,7 +188,7 @@ class PassageFolder(KeptPassages):
         allow_empty: bool = False,
         progress: bool = True,
     ) -> SyncCounts:
-        """Run :meth:`sync` with complete documents: delete all other documents, except if ``stays(name)`` is True."""
+        """Run :meth:`sync` with ``full=True``, but do not delete a document for which ``stays(name)`` is True."""
         self._check_own()
         return self._synced(
             self._contents(passages), full=True, allow_empty=allow_empty, stays=stays, progress=progress

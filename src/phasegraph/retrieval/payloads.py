@@ -15,8 +15,8 @@ from phasegraph.ranking import Ranking
 class Payloads(Mapping[str, Any]):
     """A mapping of ids to the framework's documents or nodes (hits).
 
-    `evidence` maps ids to evidence of how the source found the hit. If an id is repeated, its first hit counts. If the
-    source returns only an id, the hit is None, and the mapping does not contain the id.
+    `evidence` maps ids to the evidence that says how the source found the hit. If an id is repeated, its first hit
+    counts. If the source returns only an id, the hit is None, and the mapping does not contain the id.
 
     >>> Payloads(["a", "b", "a"], [1, 2, 3])["a"]
     1
@@ -42,7 +42,10 @@ class Payloads(Mapping[str, Any]):
         return Payloads, (list(self._ids), list(self._hits), dict(self.evidence))
 
     def follow(self, ranking: Ranking) -> None:
-        """From now on, find a hit by the row of its id in `ranking`, which must have the same ids in the same order."""
+        """From now on, find a hit by the row of its id in `ranking`.
+
+        The ids of `ranking` must be those from which this mapping was created, in the same order.
+        """
         self._ranking = ranking
 
     def get(self, identifier: str, default: Any = None, /) -> Any:
@@ -90,7 +93,7 @@ def with_hits(ranking: Ranking, hits: Sequence[Any]) -> Ranking:
 
 
 def hits_of(payloads: Mapping[str, Any], ids: Sequence[str]) -> list[Any]:
-    """Return the hit of each id, in order; None for an id without a hit."""
+    """Return the hit of each id in `ids`, in order, or None for an id without a hit; `payloads` maps ids to hits."""
     ranking = payloads._ranking if isinstance(payloads, Payloads) else None
     if ranking is None or not isinstance(payloads, Payloads):
         return list(map(payloads.get, ids))

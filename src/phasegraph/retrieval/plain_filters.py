@@ -13,7 +13,10 @@ Filter = Mapping[str, Any]
 
 
 def check_filter(name: str, value: object) -> Filter:
-    """Check a filter, and return it: a mapping of metadata keys to a required value or a list of allowed values."""
+    """Check a filter, and return it: a mapping of metadata keys to a required value or a list of allowed values.
+
+    `name` is the argument that an error message names.
+    """
     if not isinstance(value, Mapping) or not value:
         raise InvalidInputError(f"{name} must map at least one metadata key to a value; got {value!r:.80}")
     for key, wanted in value.items():
@@ -27,7 +30,9 @@ def check_filter(name: str, value: object) -> Filter:
 
 
 def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
-    """Return True if a passage with this metadata matches the filter; a passage without a key of the filter does not.
+    """Return True if a passage with this metadata matches the filter `only`.
+
+    A passage without one of the filter's keys does not match.
 
     >>> lets_through({"team": ["red", "blue"]}, {"team": "red"}), lets_through({"team": "red"}, {})
     (True, False)

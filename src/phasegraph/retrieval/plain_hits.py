@@ -33,7 +33,10 @@ class PlainHit:
 
 
 def are_scored(pairs: Iterable[bool]) -> bool:
-    """Return True if all hits are (hit, score) pairs; raise MalformedAnswerError if only some hits are pairs."""
+    """Return True if all items of an answer are (hit, score) pairs, and False if none is a pair.
+
+    `pairs` says, for each item, whether it is a pair. Raise MalformedAnswerError if only some items are pairs.
+    """
     known = set(pairs)
     if len(known) > 1:
         raise MalformedAnswerError(
@@ -193,7 +196,10 @@ def _of_item(item: Any) -> dict[str, Any]:
 
 
 def _of_record(record: Any) -> dict[str, Any]:
-    """Return the columns of a record; the node is replaced by its properties."""
+    """Return the columns of a database record; the properties of the node in the column ``node`` replace this column.
+
+    Internal ids of the database are left out. A ``node`` that is no mapping becomes the text.
+    """
     held = dict(record.data())
     node = held.pop("node", None)
     if "elementId" in held:  # the database's internal id of the node, which is not the id of a passage

@@ -107,9 +107,10 @@ def provenance(result: Result) -> list[dict[str, object]]:
 def _parts(
     ids: Sequence[str], ranking: Ranking, weight: float, calibrated: list[float], contributed: list[float]
 ) -> list[dict[str, float | None]]:
-    """Return a mapping for each result: one source's rank, raw score, calibrated value, weight and contribution.
+    """Return one source's evidence for each result in `ids`, as mappings with five keys.
 
-    Rank and raw score are None if the source did not return the result.
+    The keys are ``rank`` and ``raw`` (None if the source did not return the result), ``calibrated``, ``weight`` and
+    ``contribution``. `calibrated` and `contributed` have a number for each result.
     """
     scores = ranking.scores.item
     raw = scores if ranking.raw is None else ranking.raw.item
@@ -172,7 +173,10 @@ def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
 
 
 def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[EvidenceBlock]:
-    """Return a block for each result: the content of :func:`provenance`, and the sources' evidence, such as paths."""
+    """Return an :class:`EvidenceBlock` for each result: the entry of :func:`provenance`, and the sources' evidence.
+
+    The evidence of a source says how it found the result, for example by a graph path.
+    """
     blocks: list[dict[str, Any]] = list(provenance(result))
     for block, hit in zip(blocks, hits, strict=True):
         for name, evidence in hit.evidence.items():

@@ -154,7 +154,7 @@ class HitReader:
         return replace(ranking, scores=np.full(len(ranking), -(len(ranking) + 1) / 2.0), rank_only=True)
 
     def _known_scores(self, scores: Sequence[Any] | None, notes: list[str], hits: int) -> Sequence[Any] | None:
-        """Return the scores; if no hit has a score, return None and add a note."""
+        """Return the scores; if no hit has a score, return None and add a note. `hits` is the number of hits."""
         if scores is not None and not (scores and all(score is None for score in scores)):
             return scores
         if hits:

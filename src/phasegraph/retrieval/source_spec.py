@@ -188,10 +188,10 @@ class SourceSpec(KnownFields):
         self.settings(None, ())
 
     def settings(self, fetch_k: int | None, depends_on: Sequence[str]) -> SourceSettings:
-        """Return the core's settings of the source, with defaults from the fusing retriever.
+        """Return the core's settings of the source.
 
-        If the query is rewritten, these settings have no limit on hits: the limit then applies to the search of each
-        rewritten text.
+        `fetch_k` and `depends_on` are the defaults for a source that does not set these fields. If the query is
+        rewritten, the settings have no limit on hits: the limit then applies to the search of each rewritten text.
         """
         return SourceSettings(
             limit=None if self.rewrite is not None else self.fetch_k_or(fetch_k),
@@ -212,7 +212,9 @@ class SourceSpec(KnownFields):
     ) -> Rewriting | None:
         """Return the settings for rewriting the source's queries; None without `rewrite`.
 
-        `adapt` converts a framework's object to a function. `longest` is the maximum length of a text, in characters.
+        `name` is the name of the source. `fetch_k` is the number of hits to request if the source sets no number.
+        `longest` is the maximum length of a text in characters; None means no limit. ``adapt(rewrite)`` converts a
+        framework's object to a function.
         """
         if self.rewrite is None:
             return None
@@ -259,7 +261,10 @@ def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, Sou
 
 
 def declared_dependencies(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
-    """Return the dependencies that a retriever declares, without unknown sources; empty if `spec` sets `depends_on`."""
+    """Return the dependencies that the retriever of source `name` declares, without sources that are not in `specs`.
+
+    The result is empty if `spec` sets `depends_on`, which replaces the declaration.
+    """
     declared = getattr(spec.retriever, "depends_on", ())
     if spec.depends_on is not None or not isinstance(declared, list | tuple):
         return ()

@@ -47,7 +47,10 @@ class WrappedSource:
         raise NotImplementedError
 
     def live(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """Return the function that finds passages in the live store; None if the source has only copies of passages."""
+        """Return the function that looks up passages in the store itself, and so finds only passages that still exist.
+
+        Return None if the source has only copies of the passages.
+        """
         raise NotImplementedError
 
     def borrow(self, others: Mapping[str, Self]) -> None:

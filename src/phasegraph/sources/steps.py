@@ -169,7 +169,10 @@ class Step:
             raise
 
     def _worked(self, context: Context, arguments: Sequence[Any], read: Callable[[Any], Any]) -> Outcome:
-        """Call the function on a worker thread; return (value, None), or (None, error) if the function fails."""
+        """Call the function in `context`; return (value, None), or (None, error) if the function or `read` fails.
+
+        This method runs on a worker thread. ``read(answer)`` converts the function's answer to the value.
+        """
         try:
             return context.run(self._answer, arguments, read), None
         except BaseException as error:  # noqa: BLE001 - the waiting thread gets every error

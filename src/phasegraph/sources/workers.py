@@ -328,7 +328,7 @@ SPENT: ContextVar[list[float] | None] = ContextVar("phasegraph_spent", default=N
 
 
 def metered(function: Callable[..., Answered], *given: object) -> Answered:
-    """Call a function, and return its value; append its processor seconds to the list in :data:`SPENT`, if any."""
+    """Call a function, and return its value; append its processor seconds to :data:`SPENT`, if this is a list."""
     spent = SPENT.get()
     if spent is None:
         return function(*given)

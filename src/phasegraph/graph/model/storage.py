@@ -359,8 +359,9 @@ def unpacked_words(
         )
     if starts[0] != 0 or (np.diff(starts) < 1).any() or not ascend(words):
         raise InvalidInputError(
-            "the words of the BM25 index must be unique, in order, and have at least one passage; of the "
-            f"{len(words)} words, {np.count_nonzero(np.diff(starts) < 1)} have no passage"
+            "the words of the BM25 index must be unique and sorted, the posting lists must begin at 0, and each word "
+            f"must have a passage; got {'sorted' if ascend(words) else 'unsorted or repeated'} words, a first list at "
+            f"{starts[0]}, and {np.count_nonzero(np.diff(starts) < 1)} of {len(words)} words without a passage"
         )
     if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
         raise InvalidInputError(

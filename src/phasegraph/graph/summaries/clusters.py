@@ -345,7 +345,10 @@ def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -
             not all(np.isfinite(one).all() for one in parts.values())
             or min(parts["variances"].min(), parts["weights"].min()) <= 0
         ):
-            raise InvalidInputError(f"mixture {len(mixtures)} must be finite, with variances and weights above 0")
+            raise InvalidInputError(
+                f"the numbers of stored mixture {len(mixtures)} must be finite, and its variances and weights above 0; "
+                f"got variances from {parts['variances'].min():g}, and weights from {parts['weights'].min():g}"
+            )
         mixtures.append(Mixture(**parts))
     out: list[Clustering] = []
     for held, count, fitted in arrays["clusters_heads"].tolist():

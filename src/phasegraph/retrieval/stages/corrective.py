@@ -68,8 +68,9 @@ class Corrective(KnownFields):
         below the second number, or no passage was accepted, the answer to the rewritten query replaces the first
         answer.
     between : {"keep", "merge"}, default "keep"
-        The action for a grade between the thresholds. ``keep``: return the first answer, as in the code from which the
-        thresholds come. ``merge``: search with a rewritten query, and fuse the hits of both searches, as in CRAG.
+        The action for a grade between the thresholds. ``keep``: return the first answer, as in the public code of
+        "Beyond the Reranker", from which the default thresholds come. ``merge``: search with a rewritten query, and
+        fuse the hits of both searches, as in CRAG [1]_.
 
     Raises
     ------
@@ -78,8 +79,8 @@ class Corrective(KnownFields):
 
     Notes
     -----
-    The second answer is not reranked, as in the public code. If a step fails or is late, or the second answer is empty,
-    the first answer is returned, and the stage's report says why.
+    The second answer is not reranked, as in the code of "Beyond the Reranker". If a step fails or is late, or the
+    second answer is empty, the first answer is returned, and the stage's report says why.
 
     References
     ----------

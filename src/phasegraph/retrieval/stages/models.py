@@ -19,7 +19,10 @@ class Passage(NamedTuple):
 
 
 class ModelFunction:
-    """Base class of functions that wrap a framework's model; with `awaits`, they have a coroutine method ``acall``."""
+    """Base class of functions that wrap a framework's model.
+
+    If `awaits` is True, the model is asynchronous, and the function has a coroutine method ``acall``.
+    """
 
     acall: Callable[..., Any]
 

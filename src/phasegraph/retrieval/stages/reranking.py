@@ -81,10 +81,11 @@ class Rerank(KnownFields):
 
 
 def bridges_to(ids: Sequence[str], rankings: Sequence[Ranking], text: Callable[[Any], str]) -> list[str]:
-    """Return, for each passage in `ids`, the id of the passage before it on the walk's path; "" if there is none.
+    """Return, for each passage in `ids`, the id of the passage before it on the path of a graph walk; "" if none.
 
-    The path contains the graph's ids. If the graph made an id from a text, another source may use its own id for the
-    passage. The function then returns this other id, which it finds by the text; ``text(payload)`` reads the text.
+    The paths are in the evidence of `rankings`, and contain the graph's ids. If the graph made an id from a text,
+    another source may use its own id for the passage. The function then returns this other id, which it finds by the
+    text; ``text(payload)`` reads the text.
     """
     found = [_bridge_to(one, rankings) for one in ids]
     if not any(map(is_text_id, found)):

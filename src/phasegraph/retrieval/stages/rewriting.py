@@ -231,7 +231,7 @@ def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]
 
 
 def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Ranking:
-    """Combine several rankings of a source for the same query.
+    """Combine the rankings that the source `name` returned for several versions of a query.
 
     ``rrf`` fuses by reciprocal rank with rank constant 60. ``union`` orders hits by score. If a hit is in several
     rankings, its score in the first of these rankings counts. The combined ranking has the background of the first
@@ -333,7 +333,10 @@ class _Rewritten:
         return combined(self.name, rankings, self.rewriting.combine)
 
     def _note_use(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]]) -> None:
-        """Change the report of the rewriting to ``unused`` if the source did not embed any rewritten text."""
+        """Change the report of the rewriting to ``unused`` if the source did not embed any rewritten text.
+
+        `asked` are the queries that were searched, each with its number of hits.
+        """
         others = [text for text, _ in asked if text != query]
         if others and all(is_unused(text, query) for text in others):
             self.reports[-1] = replace(self.reports[-1], status="unused", reason=_EMBEDS_NOTHING)
@@ -341,9 +344,10 @@ class _Rewritten:
             self.rewriting.step.note_unused(_EMBEDS_NOTHING)
 
     def _contain(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]], error: Exception) -> None:
-        """Report that the search with rewritten texts failed.
+        """Handle the `error` of a search with rewritten texts: report that the search failed.
 
-        Raise `error` if the original query was also searched, or if the error ends the whole call.
+        Raise `error` instead if the original query was also searched, or if the error ends the whole call. `asked` are
+        the queries that were searched, each with its number of hits.
         """
         if is_fatal(error) or any(text == query for text, _ in asked):
             raise error

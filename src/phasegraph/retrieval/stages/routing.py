@@ -162,7 +162,7 @@ _SEVERAL = (" and ", " vs ", " versus ", "compare", "difference between", "both"
 
 
 def is_multi_hop(query: str) -> bool:
-    """Return True if a query looks like a multi-hop question, by the rule of the EGR paper's code.
+    """Return True if a query looks like a multi-hop question, by the rule in the code of "Beyond the Reranker".
 
     The query must contain two different capitalized words of at least three letters; the first word of the query
     counts, too. Alternatively, it contains "and", "vs", "versus", "compare", "difference between" or "both".
@@ -202,7 +202,7 @@ def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) 
     Returns
     -------
     EntropyGates
-        The pair with the highest agreement; among equal pairs, the first, as in the paper's code.
+        The pair with the highest agreement; among equal pairs, the first, as in the code of "Beyond the Reranker".
 
     Raises
     ------
@@ -263,7 +263,10 @@ class NeighbourEntropyRouter:
         return self.by_distances(1.0 / scores - 1.0 if cosines else -scores, query)
 
     def by_distances(self, distances: ArrayLike, query: str = "") -> Route:
-        """Return the route of a query from the distances of its neighbors."""
+        """Return the route of a query from the distances of its nearest neighbors.
+
+        The text `query` is read only if the route can be `multi_hop`.
+        """
         entropy = neighbour_entropy(distances, self.temperature, normalise=self.normalise)
         passed = sum(entropy >= gate for gate in self.gates)
         if passed == len(self.gates) and self.multi_hop is not None and is_multi_hop(query):
@@ -283,9 +286,10 @@ def neighbour_entropy_router(
     temperature: float = 1.0,
     normalise: bool = True,
 ) -> NeighbourEntropyRouter:
-    """Create a router that chooses by the :func:`neighbour_entropy` of the first source's best hits (EGR).
+    """Create a router that chooses by the :func:`neighbour_entropy` of the first source's best hits.
 
-    A low entropy means that a few hits are much nearer to the query than the other hits. No model is called.
+    It follows the router EGR of the paper "Beyond the Reranker". A low entropy means that a few hits are much nearer to
+    the query than the other hits. No model is called.
 
     Parameters
     ----------
@@ -324,7 +328,9 @@ def neighbour_entropy_router(
 
 
 def oracle_router(rewards: Mapping[str, Mapping[str, float]]) -> Callable[[str], str]:
-    """Create a router that sends every query to the source with the best measured result, as an upper bound.
+    """Create a router that sends every query to the source with the best measured value in `rewards`.
+
+    No real router can be better, so its result is an upper bound.
 
     Parameters
     ----------
@@ -416,8 +422,8 @@ def compositional_router(
 
     Notes
     -----
-    Evaluate the router on queries that were not used for fitting. The paper uses five-fold cross-fitting, and finds the
-    router no better than the best fixed strategy.
+    Evaluate the router on queries that were not used for fitting. The paper "Beyond the Reranker" uses five-fold
+    cross-fitting, and finds the router no better than the best fixed strategy.
 
     Examples
     --------

@@ -560,7 +560,10 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {name: self._within_others(name, own).bind(bundle) for name in self._engine.asked}
 
     def _within_others(self, name: str, own: Mapping[str, MetadataFilters]) -> RetrieverSource:
-        """Restrict a source to the filters of the other sources; raise InvalidInputError if it cannot apply them."""
+        """Restrict the source `name` to the other sources' filters; raise InvalidInputError if it cannot apply them.
+
+        `own` maps the names of the sources that have filters of their own to these filters.
+        """
         others = [one for other, one in own.items() if other != name]
         try:
             check_agree(*own.values())
@@ -584,7 +587,10 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
-    """Remove the hit limit of an unordered source, unless the caller set it; a limit would drop arbitrary hits."""
+    """Remove the default limit on hits from a source whose hits have no order; the limit would drop arbitrary hits.
+
+    A limit that the caller set stays.
+    """
     return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 

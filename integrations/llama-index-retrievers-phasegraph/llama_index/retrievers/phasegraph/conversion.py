@@ -394,7 +394,11 @@ def check_key(name: str, value: object) -> str | None:
 
 
 def nodes_of(result: Result, hits: Sequence[SelectedHit], evidence_key: str | None) -> list[NodeWithScore]:
-    """Return copies of the result's nodes, best first; the wrapped retrievers' nodes stay unchanged."""
+    """Return copies of the result's nodes, best first; the wrapped retrievers' nodes stay unchanged.
+
+    `hits` are the nodes that were chosen for the results, in the same order. `evidence_key` is the metadata key for the
+    evidence; None: add no evidence.
+    """
     blocks: Sequence[EvidenceBlock | None] = (
         [None] * len(hits) if evidence_key is None else evidence_blocks(result, hits)
     )
@@ -423,7 +427,8 @@ class Annotated(dict[str, Any]):
 def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: EvidenceBlock | None = None) -> BaseNode:
     """Copy a node and give the copy an id; the copy has its own metadata, relationships and lists of keys.
 
-    The evidence `block` is stored in the metadata under `key`. Prompts and embeddings leave this key out.
+    The evidence `block` is stored in the metadata under `key`, unless `block` is None. Prompts and embeddings leave
+    this key out.
     """
     if block is not None and is_taken(key, node.metadata):
         block = None

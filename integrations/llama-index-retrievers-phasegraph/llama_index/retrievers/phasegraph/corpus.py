@@ -185,7 +185,8 @@ class Nodes(Framework):
     ) -> list[dict[str, Any]]:
         """Convert nodes to passages of the core; the metadata of a passage contain all other data of its node.
 
-        `given` maps the ids of nodes to their triples.
+        `held` maps ids to nodes, and `given` maps ids to the triples of the nodes. `title_key` is the metadata key of
+        the title.
         """
         return [
             {

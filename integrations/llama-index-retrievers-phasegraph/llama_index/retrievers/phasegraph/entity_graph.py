@@ -306,9 +306,10 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         return self.exchange is None or not any(self.exchange.upstream.values())
 
     def _walked(self, bundle: QueryBundle, seeds: Ranking | None) -> list[NodeWithScore]:
-        """Search, and return copies of the nodes.
+        """Search, and return copies of the nodes; the walk starts at the passages in `seeds`.
 
-        If the caller is a fusing retriever, return the original nodes, and put the ranking into the :class:`Exchange`.
+        If `seeds` is None, the walk starts at the hits of the other sources, if any. If the caller is a fusing
+        retriever, return the original nodes, and put the ranking into the :class:`Exchange`.
         """
         asked = self.exchange
         limit = self._similarity_top_k if asked is None else asked.limit

@@ -72,7 +72,10 @@ def check_required_key(key: object) -> str | None:
 
 
 def check_required(key: str, given: MetadataFilters | None) -> None:
-    """Raise FilterRefusedError unless the filters give a value for the required key."""
+    """Raise FilterRefusedError unless the filters require a value, or one of several values, for the metadata `key`.
+
+    None means that there are no filters.
+    """
     for one in given.filters if given is not None and given.condition in (None, FilterCondition.AND) else ():
         if isinstance(one, MetadataFilter) and one.key == key and one.operator in _NAMES_VALUES:
             return
@@ -131,7 +134,7 @@ def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """Validated filters with the attributes that the core requires."""
+    """Validated filters for nodes, with the interface of :class:`~phasegraph.retrieval.framework.HitFilter`."""
 
     filters: MetadataFilters
     key: str = field(init=False)
@@ -156,7 +159,10 @@ def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]
 
 
 def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
-    """Return a copy of a retriever that also applies the filters; raise InvalidInputError if it cannot apply them."""
+    """Return a copy of a retriever that also applies the filters.
+
+    Raise InvalidInputError if the retriever cannot apply them. `name` is the name of the source, for the message.
+    """
     if is_bm25(retriever):
         return _bm25_within(retriever, filters)
     if _is_faiss(retriever):
@@ -234,7 +240,10 @@ def key_of(filters: MetadataFilters) -> str:
 
 
 def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | None:
-    """Return the changed attributes of a BM25 retriever over the matching nodes, by name; None if no node matches."""
+    """Return, by name, the attributes that change if a BM25 retriever is restricted to the matching nodes.
+
+    Return None if no node matches.
+    """
     nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
     language = _language(retriever, [_text(node) for node in nodes])
     rows = [row for row in matching_rows(nodes, filters) if _weight(retriever, row)]
@@ -249,7 +258,7 @@ def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | Non
 
 
 def _weight(retriever: Any, row: int) -> bool:
-    """Return True if the node in a row matches the filters that the BM25 retriever itself has."""
+    """Return True if the node at position `row` of a BM25 retriever matches the retriever's own filters."""
     return retriever.corpus_weight_mask is None or bool(retriever.corpus_weight_mask[row])
 
 

@@ -118,7 +118,7 @@ class OwnRetriever(BaseRetriever):
         super().__init__(Settings.callback_manager if callback_manager is None else callback_manager, *more)
 
     def whole_filters(self) -> MetadataFilters | None:
-        """Return the filters that every node must match; None if there are no filters."""
+        """Return the filters that every node must match; None means no filters, as in this base class."""
         return None
 
     def _retrieve_from_object(self, obj: Any, query_bundle: QueryBundle, score: float) -> list[NodeWithScore]:
@@ -258,7 +258,7 @@ class _EveryHit:
         self.retriever = retriever
 
     def __call__(self, query_bundle: QueryBundle, nodes: object) -> list[NodeWithScore]:
-        """Return the hits, and replace each index node by the hits of the retriever that it refers to."""
+        """Convert `nodes` to hits, and replace each index node by the hits of the retriever to which it refers."""
         hits, handle = unpack(nodes), type(self.retriever)._handle_recursive_retrieval
         if not any(issubclass(kind, IndexNode) for kind in {type(hit.node) for hit in hits}):
             return hits
@@ -269,7 +269,7 @@ class _EveryHitLater(_EveryHit):
     """The asynchronous version of :class:`_EveryHit`."""
 
     async def __call__(self, query_bundle: QueryBundle, nodes: object) -> list[NodeWithScore]:  # type: ignore[override]
-        """Return the hits, and replace each index node by the hits of the retriever that it refers to."""
+        """Convert `nodes` to hits, and replace each index node by the hits of the retriever to which it refers."""
         hits, handle = unpack(nodes), type(self.retriever)._ahandle_recursive_retrieval
         if not any(isinstance(hit.node, IndexNode) for hit in hits):
             return hits
@@ -366,7 +366,10 @@ class InTurn:
         return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
 
     def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> Any:
-        """Return a boolean array, True for nodes that match the filters; the array is cached until metadata change."""
+        """Return a boolean array with an entry for each id in `ids`, True if the node matches the filters.
+
+        The array is cached until the metadata change. Return None if the store's metadata cannot be read.
+        """
         metadata, let_through = self._store.data.metadata_dict, getattr(simple, "build_metadata_filter_fn", None)
         if let_through is None or not all(one in metadata for one in ids):
             return None
@@ -468,7 +471,7 @@ class _WatchedBundle(QueryBundle):
 
 
 def rewritten_query(bundle: QueryBundle) -> RewrittenQuery:
-    """Return the object that a rewriter passes to the sources for a bundle with texts to embed."""
+    """Convert a query bundle, which has texts to embed, to the object that a rewriter returns."""
     watched = _WatchedBundle(bundle.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
     return RewrittenQuery(watched.query_str, tuple(watched.custom_embedding_strs or ()), watched, watched.is_read)
 

@@ -88,7 +88,7 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
 
 
 class SelectorRouter:
-    """The router that :func:`selector_router` creates."""
+    """A router that lets a LlamaIndex selector choose the sources; :func:`selector_router` creates it."""
 
     def __init__(self, selector: BaseSelector, descriptions: Mapping[str, str]) -> None:
         if not isinstance(selector, BaseSelector):
@@ -147,7 +147,7 @@ class LlamaIndexStages(StageAdapter):
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Convert a query transform to a function that rewrites a query."""
+        """Convert a query transform to a function that rewrites a query; other objects are returned unchanged."""
         return TransformStep(given) if isinstance(given, BaseQueryTransform) else given
 
     def reranker(self, given: Any) -> Any:
