@@ -90,10 +90,10 @@ class Answering:
         return self.answers(*rows_of(table, *COLUMNS), embed)
 
     def answers(self, rows: Sequence[Mapping[str, Any]], vectors: Any, embed: Callable[[str], Any] | None) -> Any:
-        """Answer questions in rows; return an Arrow table with the schema :func:`answer_schema`.
+        """Answer the questions in `rows`; return an Arrow table with the schema :func:`answer_schema`.
 
-        `vectors` are the embeddings of the questions, or None. `embed` is a function that embeds a question; its
-        results are used instead of `vectors`.
+        `vectors` are the embeddings of the questions, or None. If `embed`, a function that embeds a question, is given,
+        its results are used instead of `vectors`.
         """
         if embed is not None and len(rows):
             vectors = np.array([embed(question_of(row)[1]) for row in rows], dtype=np.float32)

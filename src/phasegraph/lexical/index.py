@@ -279,8 +279,9 @@ class LexicalIndex:
 class LexicalPart(LexicalIndex):
     """An index of some passages of a larger index, which reads only the entries of a query's words.
 
-    `whole` is the larger index, and `kept` contains the ascending rows of the passages in it. In the part, passages are
-    numbered from 0. Reading the vocabulary, or the entries of all words, counts all words of these passages.
+    `whole` is the larger index. `kept` contains the rows in `whole` of the part's passages, in ascending order. In the
+    part, passages are numbered from 0. The vocabulary, and the entries of all words, are computed when they are first
+    read, from all words of the part's passages.
 
     >>> some = LexicalPart(LexicalIndex.of(["Ada met Bo.", "Cy sang.", "Bo sang."]), np.array([0, 2]))
     >>> some.look_up("Who is Bo?").scores.round(3), some.vocabulary

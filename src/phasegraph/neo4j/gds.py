@@ -217,9 +217,9 @@ def walk_projection(
 ) -> dict[str, float]:
     """Walk from weighted seeds; return the mass, in (0, 1], of every passage that the walk reaches, by id.
 
-    The masses of passages and entities together sum to 1. `passages` and `entities` are the seeds: masses by passage id
-    and by entity name, which are positive and need not sum to 1. A node does not pass on new mass that is below the
-    share `tolerance` of all mass.
+    The returned masses, together with the masses of the entities, which are not returned, sum to 1. `passages` and
+    `entities` are the seeds: positive masses by passage id and by entity name, with any sum. A node does not pass on
+    new mass that is below the share `tolerance` of all mass.
     """
     total = math.fsum((*passages.values(), *entities.values()))
     kinds = {"passages": passages, "entities": entities}

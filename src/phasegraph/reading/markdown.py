@@ -12,9 +12,10 @@ _HEADING = re.compile(r"#{1,6}[ \t]+")
 
 
 def sections_of(text: str) -> tuple[str, list[Section]]:
-    r"""Return the title of a Markdown text, which is its first heading, and all sections that contain text.
+    r"""Return the title of a Markdown text, and all sections that contain text.
 
-    A line in a fenced code block is never a heading.
+    The title is the first heading, or "" if there is none. Text before the first heading is a section with the heading
+    "". A line in a fenced code block is never a heading.
 
     >>> sections_of("# Ada\nShe met Bo.\n## Bo\nHe did not.")
     ('Ada', [Section(heading='Ada', text='She met Bo.'), Section(heading='Bo', text='He did not.')])

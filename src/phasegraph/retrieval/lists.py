@@ -28,7 +28,8 @@ def list_pipeline(
 ) -> FusionPipeline:
     """Check the caller's arguments, and return the pipeline that fuses the lists.
 
-    It is `pipeline`, or the default pipeline with `weights`; it returns `k` results. None leaves the pipeline's value.
+    The result is `pipeline`, or the default pipeline with `weights` if `pipeline` is None; both together are an error.
+    The pipeline returns `k` results, or its own number of results if `k` is None.
     """
     if pipeline is not None and not isinstance(pipeline, FusionPipeline):
         raise InvalidTypeError(f"pipeline must be a FusionPipeline or None; got {type(pipeline).__name__}")
