@@ -54,6 +54,12 @@ def test_markdown_gives_headings_titles_and_the_text_of_links(tmp_path) -> None:
     assert passage.metadata == {"source": "a.md"}
 
 
+@pytest.mark.parametrize(("text", "title"), [("She met Bo.\n", "notes"), ("# end\nShe met Bo.\n", "end")])
+def test_markdown_without_a_heading_has_the_title_of_its_file(tmp_path, text, title) -> None:
+    (passage,) = read(tmp_path, "notes.md", text)
+    assert passage.title == title
+
+
 def test_html_keeps_what_is_read_and_leaves_scripts_and_menus_out(tmp_path) -> None:
     text = (
         "<html><head><title>Ada &amp; Bo</title><style>p{}</style></head><body><nav><a>Menu</a></nav>"

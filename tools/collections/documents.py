@@ -192,7 +192,7 @@ def markdown_pages(folder: Path) -> Iterator[Document]:
         title, found = sections_of(path.read_text(encoding="utf-8"))
         sections = [Section(one.text, one.heading) for one in found]
         if sections:
-            yield Document(path.relative_to(folder).as_posix(), title, tuple(sections))
+            yield Document(path.relative_to(folder).as_posix(), title or path.stem, tuple(sections))
 
 
 def python_functions(folder: Path) -> Iterator[Document]:

@@ -33,7 +33,7 @@ def sections_of(text: str) -> tuple[str, list[Section]]:
         if held:
             sections.append(Section(heading, held))
         name = line[found.end() :].rstrip(" #")
-        title, heading, lines = title or heading or name, name, []
+        title, heading, lines = title or heading, name, []
     return title, sections
 
 
@@ -51,4 +51,4 @@ def read_markdown(name: str, text: str) -> Document:
     """Read a Markdown file as a document; remove front matter and comments, and replace each link by its text."""
     plain = _LINK.sub(r"\1", _without_comments(_FRONT.sub("", text)))
     title, sections = sections_of(plain)
-    return Document(name, title if title != "end" else title_of(name), tuple(sections))
+    return Document(name, title or title_of(name), tuple(sections))
