@@ -38,7 +38,7 @@ class Words(Embeddings):
 
 
 def read(passages):
-    """In place of a language model: return the sentence about the birth of a person whom another passage also names."""
+    """Stand in for a language model: return the birth sentence of a person whom another passage also names."""
     born = [line for line in passages.splitlines() if " was born " in line]
     named = [line for line in born if passages.count(line.split(" was born ")[0]) > 1]
     return named[0] if named else "I do not know."

@@ -498,29 +498,30 @@ def used(turns: Turns, clock: list[float], **seconds: float) -> None:
     asyncio.run(run())
 
 
+async def placed(turns, *tenants):
+    """Return which of the tenants get a place at once when all ask, and how many get a place in the end."""
+    leave, now = asyncio.Event(), []
+
+    async def request(tenant):
+        async with turns.place(tenant):
+            now.append(tenant)
+            await leave.wait()
+
+    tasks = [asyncio.create_task(request(tenant)) for tenant in tenants]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    at_once = list(now)
+    leave.set()
+    await asyncio.gather(*tasks)
+    return at_once, len(now)
+
+
 def test_tenants_that_use_most_share_a_quarter_of_the_places_however_many_they_are():
     clock = [0.0]
     turns = Turns(4, each=2, now=lambda: clock[0])
     used(turns, clock, a=1.5, b=1.5, c=1.5, d=1.5, few=0.01, other=0.01)
 
-    async def run():
-        leave, now = asyncio.Event(), []
-
-        async def request(tenant):
-            async with turns.place(tenant):
-                now.append(tenant)
-                await leave.wait()
-
-        asking = (*"abcdabcd", "few", "other")
-        tasks = [asyncio.create_task(request(tenant)) for tenant in asking]
-        for _ in range(20):
-            await asyncio.sleep(0)
-        before = list(now)
-        leave.set()
-        await asyncio.gather(*tasks)
-        return before, len(now)
-
-    assert asyncio.run(run()) == (["a", "few", "other"], 10)
+    assert asyncio.run(placed(turns, *"abcdabcd", "few", "other")) == (["a", "few", "other"], 10)
 
 
 def test_a_tenant_whose_requests_only_wait_is_not_heavy():
@@ -545,23 +546,7 @@ def test_tenants_that_are_gone_do_not_make_steady_tenants_heavy():
     for _ in range(60):
         used(turns, clock, a=0.1, b=0.1, c=0.1, d=0.1)
 
-    async def run():
-        leave, now = asyncio.Event(), []
-
-        async def request(tenant):
-            async with turns.place(tenant):
-                now.append(tenant)
-                await leave.wait()
-
-        tasks = [asyncio.create_task(request(tenant)) for tenant in "abcd"]
-        for _ in range(9):
-            await asyncio.sleep(0)
-        before = list(now)
-        leave.set()
-        await asyncio.gather(*tasks)
-        return before
-
-    assert asyncio.run(run()) == ["a", "b", "c", "d"]
+    assert asyncio.run(placed(turns, *"abcd")) == (["a", "b", "c", "d"], 4)
 
 
 def test_one_flood_hides_no_other():

@@ -317,8 +317,8 @@ def fit_probability(
     Notes
     -----
     The fit uses only confidences with the most frequent `reason` (the data that a confidence lacks); it ignores all
-    other questions. The targets of the fit are those of Platt: (n + 1) / (n + 2) for n questions with an answer, and
-    1 / (n + 2) for n questions without an answer.
+    other questions. The fit uses Platt's targets: (n + 1) / (n + 2) for n questions with an answer, and 1 / (n + 2)
+    for n questions without an answer.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from phasegraph.ranking import Ranking
 
 
 class Scored(Protocol):
-    """Ids with scores, of which a higher score is better: a Ranking (scores of a source) or a Result (final scores)."""
+    """Ids and their scores, of a Ranking (scores of a source) or a Result (final scores); higher scores are better."""
 
     @property
     def ids(self) -> Sequence[str]:

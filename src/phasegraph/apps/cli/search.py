@@ -57,7 +57,8 @@ def answered(
     """Answer a question with `k` passages, found by the graph walk and, with `embed`, by vectors.
 
     `embed` embeds the question; a chunk graph needs it. `records` are the passages by id. `group_by` is the metadata
-    key with the name of a passage's document, of which the answer contains only the best passage; None for no grouping.
+    key with the name of a passage's document: the answer then contains only the best passage of each document. None
+    means no grouping.
     """
     graph = graph_in(index)
     rankings: list[Ranking] = []

@@ -190,7 +190,7 @@ def run_sync(
 ) -> None:
     """Update the folder `out` from the files in `corpus`, and print what changed.
 
-    With `watch`, update it again after every change of a file. The other parameters are those of :class:`FileSync`.
+    With `watch`, update it again after every change of a file. :class:`FileSync` describes the other parameters.
     """
     made, to = FileSync(corpus, out, embedder, tokenizer, allow_empty=allow_empty), console()
     if not watch:

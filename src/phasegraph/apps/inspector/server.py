@@ -291,7 +291,7 @@ def exported(inspector: Inspector, question: object, settings: object, other: ob
 def serve(inspector: Inspector, host: str, port: int, token: str | None, say: Callable[[str], None]) -> None:
     """Serve the inspector's page until interrupted; first, call `say` with the address of the page.
 
-    Data requests need `token`, unless it is None. The errors are those of :func:`make_app`.
+    Data requests need `token`, unless it is None. :func:`make_app` lists the possible errors.
     """
     app = make_app(inspector, host, token)
     made, address = listening(host, port)

@@ -75,10 +75,7 @@ class Change:
         try:
             passages = tuple(json.loads(line) for line in unpacked("passages", arrays))
             if not all(isinstance(one, dict) and isinstance(one["id"], str) for one in passages):
-                raise InvalidTypeError(
-                    f"each of the {len(passages)} passages must be a mapping with a text as id; got "
-                    f"{[one for one in passages if not (isinstance(one, dict) and isinstance(one['id'], str))]!r:.80}"
-                )
+                raise InvalidTypeError(f"each of the {len(passages)} passages must be a mapping with a text as id")
             vectors: Any = arrays.get("embeddings")
             settings: Any = body.get("settings", {})
             reembedded = body.get("reembedded") is True

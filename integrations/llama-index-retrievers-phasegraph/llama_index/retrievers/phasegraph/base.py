@@ -562,7 +562,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     def _within_others(self, name: str, own: Mapping[str, MetadataFilters]) -> RetrieverSource:
         """Restrict the source `name` to the other sources' filters; raise InvalidInputError if it cannot apply them.
 
-        `own` maps the names of the sources that have filters of their own to these filters.
+        `own` contains the filters of the sources that have their own filters, by the name of the source.
         """
         others = [one for other, one in own.items() if other != name]
         try:
