@@ -1,10 +1,11 @@
-"""Two rules for the scores of chunks: support from adjacent chunks, and a penalty for documents with many chunks.
+"""Three rules for the scores of chunks: support from nearby words and chunks, and a penalty for many chunks.
 
-A chunk gets a higher score if its neighbors, the adjacent chunks of the same document, have good scores. The fourth and
-later chunks of a document get lower scores. Passages with the same title are chunks of one document.
+A chunk gets a higher score if the text around it contains the query's words, and if its neighbors, the adjacent chunks
+of the same document, have good scores. The fourth and later chunks of a document get lower scores. Passages with the
+same title are chunks of one document.
 
-Neither rule applies if the walk alone determines the scores. In this case, a title names the subject of a passage, not
-a document. The rules are our own and not published; ``docs/research/ordinary-documents.md`` has the measurements.
+No rule applies if the walk alone determines the scores. In this case, a title names the subject of a passage, not a
+document. The rules are our own and not published; ``docs/research/ordinary-documents.md`` has the measurements.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ import numpy as np
 from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.scoring import DEPTH, deviations, foremost
+from phasegraph.lexical.index import K1, B
 
+_WORDS, _AROUND, _READ = 0.2, 16, 150
+"""Settings of the support by words.
+
+The first number is the factor for the deviation of the BM25 score of the text around a chunk. The second is the maximum
+number of chunks before and after it that belong to this text. The third is the number of best passages whose
+surrounding text is read.
+"""
 _SUPPORT = 0.2
 """Factor for the mean deviation of a chunk's neighbors; the product is added to the chunk's score."""
 _FREE = 3
@@ -34,13 +43,53 @@ def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:
     >>> neighbours(graph, np.arange(3)).tolist()
     [[-1, 1], [0, -1], [-1, -1]]
     """
-    places = graph.places_of(rows)[:, None] + np.array([-1, 1])
+    return _chunks_at(graph, rows, np.array([-1, 1]))
+
+
+def _chunks_at(graph: EntityGraph, rows: IntArray, steps: IntArray) -> IntArray:
+    """Return the rows of the passages at k distances from each of n passages, of shape (n, k).
+
+    `steps` are the distances, in passages of the graph's order. The row is -1 if there is no passage, or if it is not a
+    chunk of the same document.
+    """
+    places = graph.places_of(rows)[:, None] + steps
     inside = (places >= 0) & (places < graph.count)
     beside = graph.rows_at(np.where(inside, places, 0).ravel())
-    own, theirs = graph.titles_at(rows), graph.titles_at(beside).reshape(-1, 2, 2)
+    own, theirs = graph.titles_at(rows), graph.titles_at(beside).reshape(len(rows), -1, 2)
     same = inside & (own[:, None, 0] >= 0) & (theirs == own[:, None]).all(axis=2)
-    found: IntArray = np.where(same, beside.reshape(-1, 2), -1)
+    found: IntArray = np.where(same, beside.reshape(same.shape), -1)
     return found
+
+
+def word_support(scores: FloatArray, graph: EntityGraph, query: str, rows: IntArray | None = None) -> FloatArray:
+    """Compute by how much the words around a chunk raise each passage's score, in the unit of `scores`.
+
+    The text around a chunk consists of the chunk itself and of up to sixteen chunks of its document before and after it.
+    The gain is a fifth of the deviation (:func:`~phasegraph.graph.walk.scoring.deviations`) of this text's BM25 score.
+    Only the 150 passages with the best scores can gain, and only if their document has another chunk nearby. `rows` are
+    the rows of the n passages of `scores`; None means all passages in the graph's order. The graph must have a BM25
+    index. Returns an array of shape (n,).
+    """
+    gains, lexical = np.zeros(len(scores)), graph.lexical
+    best = np.arange(len(scores))
+    if len(scores) > _READ:  # without passages that tie with the next one, so that their order does not matter
+        best = np.flatnonzero(scores > np.partition(scores, -_READ - 1)[-_READ - 1])
+    around = _chunks_at(graph, best if rows is None else rows[best], np.arange(-_AROUND, _AROUND + 1))
+    several = (around >= 0).sum(axis=1) > 1
+    best, around = best[several], around[several]
+    if lexical is None or not len(best):
+        return gains
+    chunks = np.unique(around)
+    chunks = chunks[chunks >= 0]
+    terms = lexical.terms(query)
+    counts = np.vstack([terms.counts_of(chunks), np.zeros(len(terms.words))])
+    lengths = np.append(lexical.lengths_of(chunks), 0)
+    place = np.where(around >= 0, np.searchsorted(chunks, around), len(chunks))
+    times, sizes = counts[place].sum(axis=1), lengths[place].sum(axis=1)
+    norms = K1 * (1 - B + B * sizes / max(float(sizes.mean()), 1.0))
+    gains[best] = deviations((times / (times + norms[:, None]) * terms.idf).sum(axis=1))
+    gains *= _WORDS * float(foremost(scores).std())
+    return gains
 
 
 def neighbour_support(scores: FloatArray, graph: EntityGraph, rows: IntArray | None = None) -> FloatArray:

@@ -18,7 +18,7 @@ from phasegraph.graph.walk.all_passages import AllPassages
 from phasegraph.graph.walk.clauses import FEWEST_BY_VECTORS, FEWEST_BY_WORDS, clause_relevance, clauses
 from phasegraph.graph.walk.compared import Comparison, NodeWeights, PassageFeatures
 from phasegraph.graph.walk.covering import covering, seeds_by_words
-from phasegraph.graph.walk.documents import neighbour_support, spread_over_documents
+from phasegraph.graph.walk.documents import neighbour_support, spread_over_documents, word_support
 from phasegraph.graph.walk.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
 from phasegraph.graph.walk.facts import FactIndex, nearest_entities
 from phasegraph.graph.walk.linking import Seeding, both_seeds, link, name_words, named_seeds, query_entities
@@ -311,7 +311,9 @@ class GraphSource(GraphWalker):
         trust = self._trust(walked, features, weights, seeding, logs)
         parts = self._parts(compared, features)
         scores = balanced(logs, features.cosines, features.terms.scores, trust, parts)
-        scores += (1 - trust) * neighbour_support(scores, graph, features.rows)
+        if trust < 1:
+            scores += (1 - trust) * neighbour_support(scores, graph, features.rows)
+            scores += (1 - trust) * word_support(scores, graph, query, features.rows)
         worths = None if parts is None else part_worths(parts, logs, trust)
         heard = np.flatnonzero(features.known | (masses > 0))
         wanted = None if limit is None else max(limit, DEPTH)
