@@ -17,7 +17,7 @@ from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.scoring import DEPTH, deviations, foremost
 from phasegraph.lexical.index import K1, B
 
-_WORDS, _AROUND, _READ = 0.2, 16, 150
+_WORDS, _AROUND, _READ = 0.2, 4, 150
 """Settings of the support by words.
 
 The first number is the factor for the deviation of the BM25 score of the text around a chunk. The second is the maximum
@@ -64,7 +64,7 @@ def _chunks_at(graph: EntityGraph, rows: IntArray, steps: IntArray) -> IntArray:
 def word_support(scores: FloatArray, graph: EntityGraph, query: str, rows: IntArray | None = None) -> FloatArray:
     """Compute by how much the words around a chunk raise each passage's score, in the unit of `scores`.
 
-    The text around a chunk consists of the chunk itself and of up to sixteen chunks of its document before and after it.
+    The text around a chunk consists of the chunk itself and of up to four chunks of its document before and after it.
     The gain is a fifth of the deviation (:func:`~phasegraph.graph.walk.scoring.deviations`) of this text's BM25 score.
     Only the 150 passages with the best scores can gain, and only if their document has another chunk nearby. `rows` are
     the rows of the n passages of `scores`; None means all passages in the graph's order. The graph must have a BM25

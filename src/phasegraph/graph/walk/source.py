@@ -107,7 +107,8 @@ class GraphSource(GraphWalker):
     3. The log score of a passage is ``log((mass + floor) * relevance ** closeness)``.
     4. The less the walk's mass followed links between passages, the more cosine and BM25 score count beside the walk
        (:mod:`~phasegraph.graph.walk.scoring`).
-    5. Good neighbors in the same document raise the log score (:mod:`~phasegraph.graph.walk.documents`).
+    5. Good neighbors in the same document, and query words in the text around a chunk, raise the log score
+       (:mod:`~phasegraph.graph.walk.documents`).
     6. The log score rises if the passage contains query words that no better passage contains, or answers a clause that
        no better passage answers.
 
