@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from phasegraph._support.typing import FloatArray
 from phasegraph.graph import GraphIndex, GraphSource, WalkSettings, build_graph
 from phasegraph.graph.walk.documents import neighbour_support, neighbours, spread_over_documents, word_support
 from phasegraph.graph.walk.restricting import restrict_graph
@@ -74,45 +75,52 @@ def test_the_support_is_a_fifth_of_the_mean_deviation_of_the_neighbours(count: i
 
 QUERY, SEEN = "Which sparrow eats bread?", ["sparrow", "eats", "bread"]
 BIRDS = ["the sparrow sings", "bread and seeds", "an owl", "it eats bread, bread and bread", "a nest of seeds"]
-PAGES = ["Sparrow"] * 12 + ["Owl"] + ["Nest"] * 3 + ["", ""] + ["Seed"] * 4
+PAGES = [
+    *["Sparrow"] * 12, "Owl", *["Nest"] * 3, "", "", *["Seed"] * 4,
+    *["Finch (bird)", "Finch (film)"] * 2, "Rope", "Rope", "Wren", "Rope",
+]  # fmt: skip
 TEXTS = [BIRDS[at % 5] for at in range(len(PAGES))]
 CHUNKS = [
     {"id": f"c{at:02d}", "title": page, "text": text} for at, (page, text) in enumerate(zip(PAGES, TEXTS, strict=True))
 ]
 
 
-def support_by_hand(scores: list[float], titles: list[str], texts: list[str]) -> list[float]:
-    """The support by words, from the texts themselves."""
-    tokenize = tokenizer_of("english")
+def support_by_hand(scores: FloatArray, titles: list[str], texts: list[str], best: list[int]) -> FloatArray:
+    """The support by words of the best passages, from the texts themselves."""
+    tokenize, count, gains = tokenizer_of("english"), len(texts), np.zeros(len(texts))
     words = [list(tokens_of(tokenize, f"{title}. {text}")) for title, text in zip(titles, texts, strict=True)]
-    count = len(words)
     frequency = [sum(word in held for held in words) for word in SEEN]
     idf = [np.log1p((count - often + 0.5) / (often + 0.5)) for often in frequency]
-    around: list[list[str]] = []
-    for at, title in enumerate(titles):
-        near = [other for other in range(max(at - 4, 0), min(at + 5, count)) if title and titles[other] == title]
-        around.append([word for other in near for word in words[other]] if len(near) > 1 else [])
-    mean = np.mean([len(text) for text in around if text])
+    near = {
+        at: [other for other in range(max(at - 4, 0), min(at + 5, count)) if other == at or titles[other] == titles[at]]
+        for at in best
+    }
+    near = {at: others if titles[at] else [at] for at, others in near.items()}
+    around = [[word for other in near[at] for word in words[other]] for at in best]
+    mean = np.mean([len(text) for text in around])
     bm25 = [
         sum(
             weight * text.count(word) / (text.count(word) + 1.5 * (0.25 + 0.75 * len(text) / mean))
             for word, weight in zip(SEEN, idf, strict=True)
         )
-        if text
-        else None
         for text in around
     ]
-    known = iter(deviations(np.array([one for one in bm25 if one is not None])))
-    return [0.2 * float(np.std(scores)) * (0.0 if one is None else float(next(known))) for one in bm25]
+    alone = [len(near[at]) == 1 for at in best]
+    gains[best] = 0.2 * np.sort(scores)[-50:].std() * np.where(alone, 0.0, deviations(np.array(bm25)))
+    return gains
 
 
 def test_the_support_by_words_is_a_fifth_of_the_deviation_of_the_text_around_a_chunk() -> None:
-    graph, scores = build_graph(CHUNKS), RNG.normal(size=len(PAGES))
+    rng = np.random.default_rng(1)
+    graph, scores = build_graph(CHUNKS), rng.normal(size=len(PAGES))
+    titles = graph.titles_at(np.arange(len(PAGES)))
+    assert (titles[22] == titles[23]).tolist() == [True, False], "titles that share a name"
     found = word_support(scores, graph, QUERY)
-    np.testing.assert_allclose(found, support_by_hand(scores.tolist(), PAGES, TEXTS), atol=1e-12)
+    expected = support_by_hand(scores, PAGES, TEXTS, list(range(len(PAGES))))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
     assert found[:12].min() >= 0 < found[:12].max()
-    assert not found[[12, 16, 17]].any(), "no other chunk of the document is near"
-    order = RNG.permutation(len(PAGES))
+    assert not found[[12, 16, 17, 28]].any(), "no other chunk of the document is near"
+    order = rng.permutation(len(PAGES))
     np.testing.assert_allclose(word_support(scores[order], graph, QUERY, order), found[order], rtol=1e-12)
     assert not word_support(scores, graph, "What is this?").any()
 
@@ -121,7 +129,7 @@ def test_the_support_by_words_in_a_part_of_a_graph_is_that_of_a_graph_of_that_pa
     kept = [at for at in range(len(PAGES)) if at not in (3, 13, 19)]
     graph = restrict_graph(build_graph(CHUNKS), {CHUNKS[at]["id"] for at in kept})
     assert graph is not None
-    scores = RNG.normal(size=len(kept))
+    scores = np.random.default_rng(2).normal(size=len(kept))
     alone = build_graph([CHUNKS[at] for at in kept])
     assert word_support(scores, graph, QUERY).tolist() == word_support(scores, alone, QUERY).tolist()
 
@@ -131,18 +139,29 @@ def test_the_support_by_words_in_a_log_of_changes_is_that_of_the_merged_graph(mo
     more = [{"id": f"d{at}", "title": "Seed", "text": "the sparrow eats seeds"} for at in range(3)]
     index = GraphIndex.build(CHUNKS).remove(["c04", "c14", "c20"]).add(more)
     view = index.graph.view
-    rows, scores = view.rows_at(np.arange(view.count)), RNG.normal(size=view.count)
+    rows, scores = view.rows_at(np.arange(view.count)), np.random.default_rng(3).normal(size=view.count)
     assert word_support(scores, view, QUERY, rows).tolist() == word_support(scores, index.graph, QUERY).tolist()
 
 
-def test_only_the_best_passages_gain_by_words() -> None:
-    graph = build_graph(
-        [{"id": f"p{at:03d}", "title": f"Page {at // 9}", "text": " ".join(RNG.choice(BIRDS, 2))} for at in range(400)]
-    )
-    scores = RNG.normal(size=400).round(1)  # with ties
+def test_only_the_150_best_passages_gain_by_words() -> None:
+    rng = np.random.default_rng(4)
+    titles, texts = [f"Page {at // 9}" for at in range(400)], [" ".join(rng.choice(BIRDS, 2)) for _ in range(400)]
+    passages = zip(titles, texts, strict=True)
+    graph = build_graph([{"id": f"p{at:03d}", "title": one, "text": text} for at, (one, text) in enumerate(passages)])
+    scores = rng.normal(size=400).round(2)
+    scores[np.argsort(-scores)[[150, 151]]] = np.sort(scores)[-149]  # three passages tie at the end of the best
     gains = word_support(scores, graph, QUERY)
-    assert set(np.flatnonzero(gains).tolist()) <= set(np.flatnonzero(scores > np.sort(scores)[-151]).tolist())
-    assert gains.any()
+    best = np.flatnonzero(scores > np.sort(scores)[-151]).tolist()
+    np.testing.assert_allclose(gains, support_by_hand(scores, titles, texts, best), atol=1e-12)
+    assert len(best) < 150
+    assert np.count_nonzero(gains)
+
+
+def test_where_no_passage_is_best_nothing_gains() -> None:
+    graph = build_graph([{"id": f"p{at:03d}", "title": f"Page {at // 9}", "text": BIRDS[at % 5]} for at in range(300)])
+    assert not word_support(np.ones(300), graph, QUERY).any()
+    assert not neighbour_support(np.ones(300), graph).any()
+    assert neighbours(graph, np.arange(0)).shape == (0, 2)
 
 
 def test_the_fourth_chunk_of_a_document_and_later_ones_fall_by_steps() -> None:
@@ -189,6 +208,27 @@ def test_of_two_equal_chunks_that_beside_a_good_one_comes_first(compare: str) ->
     assert titled.index("p03") < titled.index("p01")
     plain = _found([""] * 4, texts, compare).ids
     assert plain.index("p01") < plain.index("p03"), "without documents the smaller id comes first"
+
+
+@pytest.mark.parametrize("compare", ["all", "listed"])
+def test_of_two_equal_chunks_that_near_the_words_of_the_question_comes_first(compare: str) -> None:
+    texts = ["an owl", "an owl", "the night", "bread is here"] * 2
+    texts[4] = "the sparrow eats"  # three places before a chunk about bread: no neighbor of it
+    titles = ["Owls"] * 4 + ["Sparrows"] * 4
+    found = _found(titles, texts, compare).ids
+    assert found.index("p07") < found.index("p03")
+    found = _found(titles[::-1], texts[::-1], compare).ids
+    assert found.index("p00") < found.index("p04")
+    plain = _found([""] * 8, texts, compare).ids
+    assert plain.index("p03") < plain.index("p07"), "without documents the smaller id comes first"
+
+
+@pytest.mark.parametrize("compare", ["all", "listed"])
+def test_a_question_is_answered_where_one_passage_is_left(compare: str) -> None:
+    walk = WalkSettings(compare=compare)  # type: ignore[arg-type]
+    source = GraphSource(build_graph(CHUNKS), walk=walk)
+    assert source.within({"c03"}).search(QUERY, 5, {}).ids == ("c03",)
+    assert GraphSource(build_graph(CHUNKS[3:4]), walk=walk).search(QUERY, 5, {}).ids == ("c03",)
 
 
 @pytest.mark.parametrize("compare", ["all", "listed"])

@@ -17,13 +17,12 @@ from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.scoring import DEPTH, deviations, foremost
 from phasegraph.lexical.index import K1, B
 
-_WORDS, _AROUND, _READ = 0.2, 4, 150
-"""Settings of the support by words.
-
-The first number is the factor for the deviation of the BM25 score of the text around a chunk. The second is the maximum
-number of chunks before and after it that belong to this text. The third is the number of best passages whose
-surrounding text is read.
-"""
+_WORDS = 0.2
+"""Factor for the deviation of the BM25 score of the text around a chunk; the product is added to the chunk's score."""
+_REACH = 4
+"""Number of passages before and after a chunk whose text counts, if they belong to the same document."""
+_MOST_READ = 150
+"""Maximum number of best passages for which the text around them is read."""
 _SUPPORT = 0.2
 """Factor for the mean deviation of a chunk's neighbors; the product is added to the chunk's score."""
 _FREE = 3
@@ -55,29 +54,33 @@ def _chunks_at(graph: EntityGraph, rows: IntArray, steps: IntArray) -> IntArray:
     places = graph.places_of(rows)[:, None] + steps
     inside = (places >= 0) & (places < graph.count)
     beside = graph.rows_at(np.where(inside, places, 0).ravel())
-    own, theirs = graph.titles_at(rows), graph.titles_at(beside).reshape(len(rows), -1, 2)
+    own, theirs = graph.titles_at(rows), graph.titles_at(beside).reshape(len(rows), len(steps), 2)
     same = inside & (own[:, None, 0] >= 0) & (theirs == own[:, None]).all(axis=2)
     found: IntArray = np.where(same, beside.reshape(same.shape), -1)
     return found
 
 
 def word_support(scores: FloatArray, graph: EntityGraph, query: str, rows: IntArray | None = None) -> FloatArray:
-    """Compute by how much the words around a chunk raise each passage's score, in the unit of `scores`.
+    """Compute the gain of each passage from the words around it, in the unit of `scores`.
 
-    The text around a chunk consists of the chunk itself and of up to four chunks of its document before and after it.
-    The gain is a fifth of the deviation (:func:`~phasegraph.graph.walk.scoring.deviations`) of this text's BM25 score.
-    Only the 150 passages with the best scores can gain, and only if their document has another chunk nearby. `rows` are
-    the rows of the n passages of `scores`; None means all passages in the graph's order. The graph must have a BM25
-    index. Returns an array of shape (n,).
+    The text around a chunk is the chunk itself and the chunks of its document among the four passages before and after
+    it. The gain is a fifth of the deviation (:func:`~phasegraph.graph.walk.scoring.deviations`) of this text's BM25
+    score, in which each query word counts once. Only the 150 best passages can gain, without passages that tie with the
+    151st. A passage gains nothing if no other chunk of its document is near. `rows` are the rows of the n passages of
+    `scores`; None means all passages in the graph's order. Returns an array of shape (n,); all gains are 0 if the graph
+    has no BM25 index.
     """
     gains, lexical = np.zeros(len(scores)), graph.lexical
-    best = np.arange(len(scores))
-    if len(scores) > _READ:  # without passages that tie with the next one, so that their order does not matter
-        best = np.flatnonzero(scores > np.partition(scores, -_READ - 1)[-_READ - 1])
-    around = _chunks_at(graph, best if rows is None else rows[best], np.arange(-_AROUND, _AROUND + 1))
-    several = (around >= 0).sum(axis=1) > 1
-    best, around = best[several], around[several]
+    if len(scores) > _MOST_READ:  # passages that tie with the next one are left out: the order of rows must not matter
+        best = np.flatnonzero(scores > np.partition(scores, -_MOST_READ - 1)[-_MOST_READ - 1])
+    else:
+        best = np.arange(len(scores))
     if lexical is None or not len(best):
+        return gains
+    own = best if rows is None else rows[best]
+    around = np.hstack([own[:, None], _chunks_at(graph, own, np.delete(np.arange(-_REACH, _REACH + 1), _REACH))])
+    several = (around >= 0).sum(axis=1) > 1
+    if not several.any():
         return gains
     chunks = np.unique(around)
     chunks = chunks[chunks >= 0]
@@ -85,9 +88,9 @@ def word_support(scores: FloatArray, graph: EntityGraph, query: str, rows: IntAr
     counts = np.vstack([terms.counts_of(chunks), np.zeros(len(terms.words))])
     lengths = np.append(lexical.lengths_of(chunks), 0)
     place = np.where(around >= 0, np.searchsorted(chunks, around), len(chunks))
-    times, sizes = counts[place].sum(axis=1), lengths[place].sum(axis=1)
+    times, sizes = sum(counts[column] for column in place.T), lengths[place].sum(axis=1)
     norms = K1 * (1 - B + B * sizes / max(float(sizes.mean()), 1.0))
-    gains[best] = deviations((times / (times + norms[:, None]) * terms.idf).sum(axis=1))
+    gains[best] = several * deviations((times / (times + norms[:, None]) * terms.idf).sum(axis=1))
     gains *= _WORDS * float(foremost(scores).std())
     return gains
 
