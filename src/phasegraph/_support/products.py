@@ -9,22 +9,19 @@ import numpy as np
 _LARGEST = 9215
 """Maximum number of elements of a matrix that OpenBLAS multiplies with a vector without its helper threads."""
 _TOGETHER = 4
-"""Number of rows that OpenBLAS multiplies together.
-
-If the rows per block are a multiple of this number, a product computed in blocks has exactly the digits of the whole
-product.
-"""
+"""Number of rows that OpenBLAS multiplies together; the digits of a product do not depend on which rows these are."""
 
 
 def times_vector(matrix: Any, vector: Any) -> Any:
     """Multiply a matrix with a vector, in blocks that OpenBLAS does not distribute to threads.
 
     A helper thread of OpenBLAS keeps a processor busy for several milliseconds after a product of one millisecond. A
-    single thread reads memory as quickly.
+    single thread reads memory as quickly. A block contains a row from each quarter of the matrix. The processor then
+    reads four long runs of memory, which it can load in advance; blocks of adjacent rows take longer.
 
     The result can differ in its last digits from a product that OpenBLAS computes on a single thread. For vectors of up
     to 2,303 numbers, only the last n % 4 numbers of the result can differ; all others are identical to the bit. For
-    longer vectors, every number can differ.
+    longer vectors, and for matrices of more than 32 GiB in float32, every number can differ.
 
     Parameters
     ----------
@@ -46,9 +43,10 @@ def times_vector(matrix: Any, vector: Any) -> Any:
     rows, columns = matrix.shape
     if matrix.size <= _LARGEST:
         return np.asarray(matrix) @ vector
-    block = max(_LARGEST // columns // _TOGETHER * _TOGETHER, 1)
+    block = _TOGETHER if columns * _TOGETHER <= _LARGEST else 1
     whole = rows // block * block
     out = np.empty(rows, dtype=matrix.dtype)
-    np.matmul(matrix[:whole].reshape(-1, block, columns), vector, out=out[:whole].reshape(-1, block))
+    blocks = matrix[:whole].reshape(block, -1, columns).swapaxes(0, 1)
+    np.matmul(blocks, vector, out=out[:whole].reshape(block, -1).T)
     np.matmul(matrix[whole:], vector, out=out[whole:])
     return out

@@ -19,7 +19,7 @@ class CorpusLookup:
 
     def __init__(self, corpus: Any, made: Callable[[Any], Any]) -> None:
         self.corpus, self._made = corpus, made
-        self._kept: tuple[object, dict[str, Any]] = None, {}
+        self._kept: dict[str, tuple[object, Any]] = {}
         self._matching, self._turn = Recent(), fork_safe_lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -33,18 +33,15 @@ class CorpusLookup:
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Any]:
         """Return the framework's documents by passage id; ids that are not in the corpus are left out."""
-        records = self.corpus.seen.index.records
-        of, kept = self._kept
-        if of is not records or len(kept) > MOST_LOOKED_UP:
-            kept = {}
-            self._kept = records, kept
         found = {}
-        for name in ids:
-            document = kept.get(name)
-            if document is None and (record := records.get(name)) is not None:
-                document = kept[name] = self._made(record)
-            if document is not None:
-                found[name] = document
+        for name, record in self.corpus.records(ids).items():
+            metadata, document = self._kept.get(name, (None, None))
+            if document is None or metadata is not record.metadata:
+                document = self._made(record)
+                if len(self._kept) >= MOST_LOOKED_UP:
+                    self._kept.clear()
+                self._kept[name] = record.metadata, document
+            found[name] = document
         return found
 
     def within(

@@ -103,8 +103,7 @@ def neighbour_support(scores: FloatArray, graph: EntityGraph, rows: IntArray | N
     deviation 0. `rows` are the rows of the n passages of `scores`; None means all passages in the graph's order.
     Returns an array of shape (n,).
     """
-    foremost_scores, gains = foremost(scores), np.zeros(len(scores))
-    above = deviations(scores, foremost_scores)
+    above, gains = deviations(scores), np.zeros(len(scores))
     best = np.flatnonzero(above)
     to = neighbours(graph, best if rows is None else rows[best])
     given, reached = np.repeat(above[best], 2)[to.ravel() >= 0], to[to >= 0]
@@ -117,8 +116,7 @@ def neighbour_support(scores: FloatArray, graph: EntityGraph, rows: IntArray | N
         there = rows[place] == reached
         reached, given = place[there], given[there]
     np.add.at(gains, reached, given)
-    gains *= _SUPPORT * float(foremost_scores.std())
-    return gains
+    return gains * (_SUPPORT * float(foremost(scores).std()))
 
 
 def spread_over_documents(

@@ -142,17 +142,16 @@ def foremost(values: FloatArray) -> FloatArray:
     return np.sort(best)[-DEPTH:]
 
 
-def deviations(values: FloatArray, best: FloatArray | None = None) -> FloatArray:
+def deviations(values: FloatArray) -> FloatArray:
     """Return the excess of each value over the 50th best value, in standard deviations of the 50 best values.
 
     A lower value has the excess 0. If there are fewer than 50 values, the smallest value counts as the 50th best. If
-    the 50 best values are equal, the result is 0 for all values. `best` is the result of :func:`foremost`, if the
-    caller has it.
+    the 50 best values are equal, the result is 0 for all values.
 
     >>> deviations(np.array([3.0, 2.0, 1.0])).round(2).tolist(), deviations(np.ones(2)).tolist()
     ([2.45, 1.22, 0.0], [0.0, 0.0])
     """
-    best = foremost(values) if best is None else best
+    best = foremost(values)
     spread, low, found = float(best.std()), best.min(), np.zeros(len(values))
     if spread > NO_SPREAD:
         above = np.flatnonzero(values > low)
