@@ -53,14 +53,14 @@ def filler(row: int) -> str:
 
 
 @pytest.fixture
-def files(tmp_path, monkeypatch):
-    """A folder of notes; the retriever's own chunks are cut differently, without titles."""
+def files(tmp_path, monkeypatch, request):
+    """A folder of notes, 50 by default; the retriever's own chunks are cut differently, without titles."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     folder = tmp_path / "notes"
     folder.mkdir()
     texts = []
-    for row in range(50):
+    for row in range(getattr(request, "param", 50)):
         place = f"Lake {VOCABULARY[row % 20].capitalize()}"
         text = f"The road passes {place} near {place}. Then {filler(row)}"
         (folder / f"n{row:02d}.md").write_text(f"# Report {row}\n\n{text}\n", encoding="utf-8")
@@ -131,6 +131,7 @@ def test_a_retriever_that_finds_everything_is_told_to_stay(tmp_path, monkeypatch
     sys.modules.pop("perfect_rag", None)
 
 
+@pytest.mark.parametrize("files", [12], indirect=True)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

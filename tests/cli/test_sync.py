@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from tests.suites.corpus import run_here
 
 from langchain_phasegraph import PhaseGraphRetriever
 from phasegraph import InvalidInputError
@@ -137,7 +138,10 @@ def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing
     assert re.search(r"contains no files.*out was not changed.*add --allow-empty", capsys.readouterr().err)
 
 
-def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_again(files: Path, capsys: Any) -> None:
+def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_again(
+    files: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
     model = ["--embedder", "sync_models:one"]
     sync(files, *model)
     shutil.rmtree(files / "deep")
@@ -232,7 +236,8 @@ def test_questions_with_another_model_than_the_passages_are_refused(files, capsy
     assert f"out was embedded with Counting one, but the given model is {name}" in capsys.readouterr().err
 
 
-def test_questions_with_the_model_of_the_passages_are_answered(files, capsys) -> None:
+def test_questions_with_the_model_of_the_passages_are_answered(files, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
     sync(files, "--embedder", "sync_models:one")
     Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
     assert main(["search", "out", "Who met Ada?", "--embedder", "sync_models:one"]) == 0

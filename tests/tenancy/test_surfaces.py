@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,8 @@ SAYS = {
     "modules that note": notes,
     "modules that remember calls": remembers,
 }
+SAID = re.compile("warn|logg|notes|Recent|WeakKeyDictionary|TtlCache|OrderedDict")
+"""A word of each pattern of `SAYS`: to parse a file without any of them finds nothing."""
 APART = ("evaluation", "cli", "testing", "tuning", "distributed", "experimental")
 """Rooms that no answer of a retriever passes through."""
 
@@ -104,7 +107,8 @@ def saying() -> dict[str, set[str]]:
             name = file.relative_to(package).with_suffix("").as_posix()
             if name.startswith(("tests/", "examples/")) or any(part in APART for part in name.split("/")):
                 continue
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            text = file.read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(text)) if SAID.search(text) else ():
                 if isinstance(node, ast.Call | ast.AugAssign | ast.ClassDef):
                     called = name_of(node.func) if isinstance(node, ast.Call) else ""
                     for kind in (kind for kind, says in SAYS.items() if says(node, called)):
@@ -124,7 +128,7 @@ def test_every_surface_that_is_named_has_a_test():
 
 # Nothing shows.
 
-CALLS = {"memory": repeats(6, 3) * len(QUERIES), "Neo4j, read": 60, "Neo4j, walked there": 36}
+CALLS = {"memory": repeats(6, 2) * len(QUERIES), "Neo4j, read": 60, "Neo4j, walked there": 36}
 
 
 @pytest.fixture(scope="module", params=FRAMEWORKS)

@@ -12,7 +12,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -142,6 +142,12 @@ class Module:
         return [one for one in self.all if not one.binds and one.text != _TYPES_ALONE]
 
 
+@cache
+def _module_of(text: str) -> Module:
+    """Return the module with this text; files with equal texts, as in copies of the repository, are parsed once."""
+    return Module(text)
+
+
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -191,7 +197,7 @@ class Code:
 
     def module(self, name: str) -> Module:
         if name not in self._read:
-            self._read[name] = Module(self.files[name].read_text(encoding="utf-8"))
+            self._read[name] = _module_of(self.files[name].read_text(encoding="utf-8"))
         return self._read[name]
 
     def _found(self, module: str, name: str) -> Iterator[tuple[str, str]]:

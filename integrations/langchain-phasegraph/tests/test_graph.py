@@ -15,9 +15,6 @@ from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, extr
 from phasegraph import InvalidInputError
 from phasegraph.graph import FactIndex, FlowParameters, GraphSource, SemFlowSource, build_graph
 
-documents = pytest.importorskip("langchain_neo4j.graphs.graph_document")
-GraphDocument, Node, Relationship = documents.GraphDocument, documents.Node, documents.Relationship
-
 PASSAGES = [
     Document("Vertigo is a film by Alfred Hitchcock.", id="film", metadata={"title": "Vertigo"}),
     Document("Alfred Hitchcock was born in Leytonstone.", id="man", metadata={"title": "Alfred Hitchcock"}),
@@ -92,6 +89,8 @@ def test_embeddings_of_the_passages_are_kept_with_the_graph():
 
 def test_graph_documents_become_extractions():
     source = PASSAGES[0]
+    documents = pytest.importorskip("langchain_neo4j.graphs.graph_document")
+    GraphDocument, Node, Relationship = documents.GraphDocument, documents.Node, documents.Relationship
     nodes = [Node(id="Vertigo", type="Film"), Node(id="Alfred Hitchcock", type="Person")]
     found = extractions_of(
         [
