@@ -17,10 +17,11 @@ import numpy as np
 
 from phasegraph.apps.cli.evaluate import calibrated
 from phasegraph.evaluation.abstention import _confidences, abstain_auc, calibration_errors, without
-from phasegraph.evaluation.datasets import load_dataset, split_by_id
+from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
+from phasegraph.evaluation.splits import split_by_id
 from phasegraph.fusion.fitting import fit_confidence
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import read_hits

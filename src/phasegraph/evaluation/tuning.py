@@ -19,10 +19,11 @@ from phasegraph.acceptance.judged import check_orientations
 from phasegraph.calibration import ListCalibrator
 from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError, warn
 from phasegraph.evaluation.abstention import abstain_auc, calibration_errors
-from phasegraph.evaluation.datasets import Judgement, split_by_id
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import Measure, values_of
 from phasegraph.evaluation.runs import check_known
 from phasegraph.evaluation.significance import bootstrap_intervals, sign_flip
+from phasegraph.evaluation.splits import split_by_id
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
 from phasegraph.fusion.pipeline import FusionPipeline

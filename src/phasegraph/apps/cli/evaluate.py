@@ -46,7 +46,7 @@ from phasegraph.evaluation import Evaluation
 from phasegraph.evaluation import evaluate as measure_retrievers
 from phasegraph.evaluation.ablation import STAGES, ablate, published_ablation
 from phasegraph.evaluation.abstention import Abstention, ask_off_topic, ask_unanswerable
-from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset, split_rows
+from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.experiment import (
     NAMED_SYSTEMS,
     OWN_SYSTEMS,
@@ -79,6 +79,7 @@ from phasegraph.evaluation.report import conclusion, evaluation_pictures, measur
 from phasegraph.evaluation.runs import read_predictions
 from phasegraph.evaluation.significance import p_text
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
+from phasegraph.evaluation.splits import check_disjoint, split_rows
 from phasegraph.evaluation.tuning import calibrated_pipeline
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.renamed_sources import with_new_source_names
@@ -126,7 +127,7 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
     """Return the system ``calibrated``: the default pipeline, fitted on a folder's queries without their labels.
 
     If this folder is the evaluated folder, a pipeline fitted on one half of the queries answers the other half
-    (:func:`~phasegraph.evaluation.datasets.split_rows`). If the queries are too few, the row is left out, and a note
+    (:func:`~phasegraph.evaluation.splits.split_rows`). If the queries are too few, the row is left out, and a note
     gives the reason.
     """
     if dataset.path is not None and folder.resolve() == dataset.path.resolve():

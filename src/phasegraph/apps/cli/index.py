@@ -13,9 +13,11 @@ import numpy as np
 import typer
 
 from phasegraph._support.files import building_place
+from phasegraph._support.jsonl import lines_of
 from phasegraph._support.serialization import MANIFEST
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_range
+from phasegraph._support.vector_files import read_vectors
 from phasegraph.apps.cli import engines
 from phasegraph.apps.cli.engines import EngineName, Shards, Workers, WorkFolder
 from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_option, load_model, stage
@@ -25,7 +27,7 @@ from phasegraph.distributed import EmbeddedNames, local
 from phasegraph.distributed.building import Run
 from phasegraph.distributed.shards import BuildSettings
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
+from phasegraph.evaluation.datasets import Passage
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.building import read_openie
