@@ -37,7 +37,7 @@ FLOORS = [
     "fusion.settings", "fusion.renamed_sources", "fusion.adjustments", "fusion.decide", "fusion.pipeline",
     "fusion.fitting",
     "sources", "pagerank", "graph", "neo4j",
-    "evaluation.datasets", "distributed.shards", "distributed.triples", "distributed.merging", "distributed.names",
+    "distributed.shards", "distributed.triples", "distributed.merging", "distributed.names",
     "distributed.building", "distributed.local",
     "retrieval", "methods", "evaluation", "reading", "distributed", "testing", "apps",
 ]  # fmt: skip

@@ -7,8 +7,9 @@ import pytest
 
 from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.errors import InsufficientDataError, InvalidInputError, PhasegraphWarning
-from phasegraph.evaluation.datasets import Judgement, split_by_id
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.splits import split_by_id
 from phasegraph.evaluation.tuning import (
     Candidate,
     calibrated_pipeline,

@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 
+from phasegraph.evaluation.datasets import load_dataset
+
 PASSAGES = [
     ("p00", "Ada Lovelace", "Ada Lovelace was the daughter of Lord Byron and worked with Charles Babbage."),
     ("p01", "Lord Byron", "Lord Byron was an English poet who died at Missolonghi in Greece."),
@@ -63,3 +65,21 @@ def many_queries():
         for row, (name, title, _) in enumerate(PASSAGES)
         for turn, ask in enumerate(asks)
     ]
+
+
+def edit_line(path, line, change):
+    """Change the JSON object on a line of a file; `change` changes the object in place."""
+    rows = path.read_text(encoding="utf-8").splitlines()
+    row = json.loads(rows[line - 1])
+    change(row)
+    rows[line - 1] = json.dumps(row)
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def give_fields(folder, **fields):
+    """Give the queries further fields, one value per query, and read the data set; None leaves out the field."""
+    for name, values in fields.items():
+        for line, value in enumerate(values, start=1):
+            if value is not None:
+                edit_line(folder / "queries.jsonl", line, lambda row, name=name, value=value: row.update({name: value}))
+    return load_dataset(folder)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.serialization import MANIFEST
+from phasegraph._support.vector_files import read_vectors
 from phasegraph.apps.cli.search import answered
-from phasegraph.evaluation.datasets import read_vectors
 from phasegraph.graph import GraphIndex, NameSynonyms
 from phasegraph.graph.model.building import read_openie
 

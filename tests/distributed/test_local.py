@@ -34,9 +34,9 @@ from sharded_corpus import (
 
 from phasegraph import InvalidInputError, PhasegraphError
 from phasegraph._support.serialization import MANIFEST
+from phasegraph._support.vector_files import read_vectors
 from phasegraph.distributed import EmbeddedNames, build_index
 from phasegraph.distributed.local import Processes
-from phasegraph.evaluation.datasets import read_vectors
 from phasegraph.graph import GraphIndex, NameSynonyms
 from phasegraph.graph.model.building import read_openie
 

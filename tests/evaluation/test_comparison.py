@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from phasegraph.evaluation.comparison import Comparison, compare_own
-from phasegraph.evaluation.datasets import Judgement, Passage, Query
+from phasegraph.evaluation.datasets import Passage, Query
+from phasegraph.evaluation.judgements import Judgement
 
 PASSAGES = [Passage(name, "", f"The text of passage {name} is like no other text.") for name in "abcdefghij"]
 

@@ -5,21 +5,11 @@ from math import log2
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tiny import QUERIES, many_queries, write_dataset
+from tiny import edit_line, give_fields
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import check_disjoint, load_dataset, read_corpus, split_by_id, split_rows
+from phasegraph.evaluation.datasets import load_dataset, read_corpus
 from phasegraph.evaluation.measures import Measure
-
-
-def edit(path, line, change):
-    rows = path.read_text(encoding="utf-8").splitlines()
-    row = json.loads(rows[line - 1])
-    change(row)
-    rows[line - 1] = json.dumps(row)
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 def test_a_folder_is_read_in_the_order_of_its_lines(folder):
@@ -37,25 +27,27 @@ def test_alternatives_of_a_hop_are_what_counts(folder):
     def give(row):
         row["hop_alternatives"] = [["p00", "p10"], ["p01"]]
 
-    edit(folder / "queries.jsonl", 1, give)
+    edit_line(folder / "queries.jsonl", 1, give)
     assert load_dataset(folder).judgements[0].hops == (("p00", "p10"), ("p01",))
 
 
 def test_a_hop_that_repeats_counts_once_and_the_last_stays_last(folder):
-    edit(folder / "queries.jsonl", 1, lambda row: row.update(hops=["p00", "p01", "p00"]))
+    edit_line(folder / "queries.jsonl", 1, lambda row: row.update(hops=["p00", "p01", "p00"]))
     assert load_dataset(folder).judgements[0].hops == (("p01",), ("p00",))
 
 
 def test_the_last_hop_is_known_where_the_line_says_so_and_else_where_the_order_is(folder):
     said = [{"hop_order_known": False}, {"hop_order_known": False, "last_hop_known": True}, {"hop_order_known": True}]
     for line, change in enumerate(said, start=1):
-        edit(folder / "queries.jsonl", line, lambda row, change=change: (row.pop("last_hop_known"), row.update(change)))
+        edit_line(
+            folder / "queries.jsonl", line, lambda row, change=change: (row.pop("last_hop_known"), row.update(change))
+        )
     assert [judged.last_hop_known for judged in load_dataset(folder).judgements] == [False, True, True, False]
 
 
 def test_grades_stand_beside_hops_or_in_their_place(folder):
-    edit(folder / "queries.jsonl", 1, lambda row: row.update(grades={"p00": 1, "p01": 3, "p02": 0.5}))
-    edit(folder / "queries.jsonl", 2, lambda row: (row.pop("hops"), row.update(grades={"p03": 2, "p05": 0})))
+    edit_line(folder / "queries.jsonl", 1, lambda row: row.update(grades={"p00": 1, "p01": 3, "p02": 0.5}))
+    edit_line(folder / "queries.jsonl", 2, lambda row: (row.pop("hops"), row.update(grades={"p03": 2, "p05": 0})))
     first, second = load_dataset(folder).judgements[:2]
     assert (first.hops, first.last_hop_known) == ((("p00",), ("p01",)), True)
     assert Measure("nDCG", 5)(["p01", "p00"], first) == pytest.approx((3 + 1 / log2(3)) / (3 + 1 / log2(3) + 0.25))
@@ -63,60 +55,13 @@ def test_grades_stand_beside_hops_or_in_their_place(folder):
 
 
 def test_right_answers_are_texts_and_may_be_several_or_none(folder):
-    dataset = give(folder, answer=["Greece", ["1960", 1961], [], " "])
+    dataset = give_fields(folder, answer=["Greece", ["1960", 1961], [], " "])
     assert [judged.answers for judged in dataset.judgements] == [("Greece",), ("1960", "1961"), (), ()]
-
-
-def give(folder, **fields):
-    """Fields of the queries, one value each; None leaves it out."""
-    for name, values in fields.items():
-        for line, value in enumerate(values, start=1):
-            if value is not None:
-                edit(folder / "queries.jsonl", line, lambda row, name=name, value=value: row.update({name: value}))
-    return load_dataset(folder)
 
 
 def test_a_query_without_a_collection_is_its_own(folder):
     assert load_dataset(folder).groups is None
-    assert give(folder, collection_id=["c", None, "c", "d"]).groups == ("c", "q1", "c", "d")
-
-
-def test_a_split_is_honoured_and_the_last_one_confirms(folder):
-    tune, confirm, how = split_rows(give(folder, split=["dev", "test", "calibration", "dev"]))
-    assert (tune.tolist(), confirm.tolist(), how) == ([0, 2, 3], [1], "split 'test'")
-    tune, confirm, how = split_rows(load_dataset(folder), "dev")
-    assert (tune.tolist(), confirm.tolist(), how) == ([1, 2], [0, 3], "split 'dev'")
-    with pytest.raises(InvalidInputError, match="must be a split of tiny; its splits are: calibration, dev, test"):
-        split_rows(load_dataset(folder), "train")
-
-
-def test_without_splits_whole_collections_are_told_apart(tmp_path):
-    dataset = give(write_dataset(tmp_path / "many", many_queries()), collection_id=[f"c{i % 7}" for i in range(36)])
-    tune, confirm, how = split_rows(dataset)
-    assert how == "MD5 of the collection_id"
-    assert sorted([*tune, *confirm]) == list(range(36))
-    assert len(tune) > 0 < len(confirm)
-    assert not {dataset.groups[row] for row in tune} & {dataset.groups[row] for row in confirm}
-
-
-def test_one_split_alone_tells_nothing_apart(folder):
-    tune, confirm, how = split_rows(give(folder, split=["dev"] * 4))
-    ids = [query.id for query in load_dataset(folder).queries]
-    assert (tune.tolist(), how) == (split_by_id(ids, "tune").tolist(), "MD5 of the query id")
-    assert confirm.tolist() == split_by_id(ids, "confirm").tolist()
-
-
-def test_a_query_without_a_split_and_splits_of_unknown_names_are_named(folder):
-    with pytest.raises(
-        InvalidInputError,
-        match=r"queries.jsonl:2: either every query or no query must have a 'split'; 'q1' has no split",
-    ):
-        split_rows(give(folder, split=["dev", None, "test", "test"]))
-    with pytest.raises(
-        InvalidInputError, match=r"the order of the splits odd is unknown; pass the split to confirm on as confirm="
-    ):
-        split_rows(give(folder, split=["dev", "odd", "test", "test"]))
-    assert split_rows(load_dataset(folder), "odd")[1].tolist() == [1]
+    assert give_fields(folder, collection_id=["c", None, "c", "d"]).groups == ("c", "q1", "c", "d")
 
 
 def test_triples_are_read_where_there_are_any_in_either_format(folder):
@@ -184,7 +129,7 @@ def test_a_missing_folder_is_named(tmp_path):
     ],
 )
 def test_a_bad_line_is_named_with_its_file_and_number(folder, file, line, change, message):
-    edit(folder / file, line, lambda row: row.update(change))
+    edit_line(folder / file, line, lambda row: row.update(change))
     with pytest.raises(InvalidInputError, match=message):
         load_dataset(folder)
 
@@ -217,6 +162,13 @@ def test_misaligned_embeddings_are_named_with_both_counts(folder):
     with pytest.raises(
         InvalidInputError, match=r"passages.f16.npy: the file must have one row per line.*\(12\); got 11"
     ):
+        load_dataset(folder)
+
+
+def test_passages_and_queries_of_different_width_are_refused_naming_both_files(folder):
+    path = folder / "queries.f16.npy"
+    np.save(path, np.ones((4, 5), dtype=np.float16))
+    with pytest.raises(InvalidInputError, match=r"queries.f16.npy: must have as many columns as passages.f16.npy"):
         load_dataset(folder)
 
 
@@ -257,27 +209,3 @@ def test_triples_of_an_unknown_passage_and_broken_triples_are_named(folder):
 
 def test_a_corpus_can_be_read_alone(folder):
     assert len(read_corpus(folder / "corpus.jsonl")) == 12
-
-
-@given(st.lists(st.text(min_size=1), unique=True, max_size=60), st.floats(0.05, 0.95))
-def test_the_two_parts_are_disjoint_and_complete(ids, share):
-    tune = split_by_id(ids, "tune", share=share).tolist()
-    confirm = split_by_id(ids, "confirm", share=share).tolist()
-    assert sorted(tune + confirm) == list(range(len(ids)))
-
-
-def test_the_part_of_a_query_does_not_depend_on_the_others():
-    ids = [f"query-{i}" for i in range(1000)]
-    tune = {ids[row] for row in split_by_id(ids, "tune")}
-    assert 440 < len(tune) < 560
-    assert {ids[:10][row] for row in split_by_id(ids[:10], "tune")} == tune & set(ids[:10])
-    with pytest.raises(InvalidInputError):
-        split_by_id(ids, "other")
-
-
-def test_a_query_in_both_sets_is_named_with_file_and_line(folder, tmp_path):
-    dataset = load_dataset(folder)
-    other = load_dataset(write_dataset(tmp_path / "other", [("new", "What is new?", ["p00"], True), QUERIES[2]]))
-    check_disjoint(other.subset([0]), dataset)
-    with pytest.raises(InvalidInputError, match=r"other/queries.jsonl:2: a query must be in one .*'q2'"):
-        check_disjoint(other, dataset)

@@ -9,8 +9,9 @@ from processor_work import work_of
 from scipy import stats
 
 from phasegraph.errors import InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import Judgement, load_dataset
+from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, System, compare, run_systems, source_system
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.significance import holm, mcnemar_exact, sign_flip
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources

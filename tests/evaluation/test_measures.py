@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import Judgement
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import (
     DEFAULT_MEASURES,
     MEASURES,

@@ -9,7 +9,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from phasegraph.apps.cli import main
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation import evaluate
-from phasegraph.evaluation.datasets import Judgement, load_dataset
+from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import PAGE_MEASURES, Measure, score_run
 
 SOURCES = {"a1": "a", "a2": "a", "b1": "b", "c1": "c", "d1": "d"}

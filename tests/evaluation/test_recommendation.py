@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from phasegraph.apps.cli import main
-from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Answers, compare
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.recommendation import (
     WEIGHED,

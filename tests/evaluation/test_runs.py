@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Judgement
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.runs import Run, check_judged, read_qrels, read_run, write_run
 from phasegraph.ranking import Ranking
 
@@ -123,3 +123,9 @@ def test_a_run_may_not_answer_what_nobody_judged():
     check_judged({"q1": ("a",)}, [Judgement("q1", (("a",),))], "r")
     with pytest.raises(InvalidInputError, match="answers query 'q2', which has no judgement"):
         check_judged({"q2": ("a",)}, [Judgement("q1", (("a",),))], "r")
+
+
+def test_a_grade_beyond_every_float_is_refused(tmp_path):
+    (tmp_path / "a.qrels").write_text(f"q1 0 p1 {'9' * 400}\n", encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="a grade must be a whole number"):
+        read_qrels(tmp_path / "a.qrels")

@@ -11,7 +11,8 @@ from tiny import PASSAGES, write_jsonl
 
 from phasegraph.apps.cli import main
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Span, judgement_from_spans, load_dataset
+from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.judgements import Span, judgement_from_spans
 from phasegraph.evaluation.measures import Measure
 
 

@@ -7,8 +7,9 @@ import pytest
 from scipy import sparse
 
 from phasegraph.errors import InsufficientDataError, InvalidInputError
-from phasegraph.evaluation.datasets import Facts, load_dataset, load_facts, normalised
+from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, run_systems
+from phasegraph.evaluation.facts import Facts, load_facts, normalised
 from phasegraph.evaluation.source_runs import ExperimentInput, fact_seeds, hippo_adjacency, search_sources
 from phasegraph.pagerank import personalized_pagerank
 

@@ -18,8 +18,9 @@ from phasegraph import (
 )
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.calibration import ListCalibrator
-from phasegraph.evaluation.datasets import Dataset, Judgement, Passage, Query
+from phasegraph.evaluation.datasets import Dataset, Passage, Query
 from phasegraph.evaluation.experiment import pipeline_system
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.fusion.fitting import fit_confidence
 
 VECTOR = Ranking("vector", ["x", "y"], [-2.0, -3.0], payloads={"x": {"text": "zebra"}, "y": {"text": "other"}})

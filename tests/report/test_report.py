@@ -8,8 +8,8 @@ import pytest
 
 from phasegraph import Background, FusionPipeline, InvalidInputError, Ranking
 from phasegraph._support.markup import source_colours
-from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Answers, compare
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.report import (
     Picture,
     conclusion,

@@ -13,8 +13,9 @@ from claims import Verdict, judge, plain, points
 from page import Page, interval, p_value, share, table
 from phasegraph._support.typing import FloatArray
 from phasegraph.errors import InsufficientDataError
-from phasegraph.evaluation.datasets import Dataset, load_facts
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
+from phasegraph.evaluation.facts import load_facts
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.source_runs import FlowWalk, ranking_of_masses
 from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS, FlowParameters, SemanticFlow

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph.apps.cli.evaluate import calibrated
 from phasegraph.evaluation.abstention import _confidences, abstain_auc, calibration_errors, without
-from phasegraph.evaluation.datasets import load_dataset, split_by_id
+from phasegraph.evaluation.calibrated_system import calibrated_system
+from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
+from phasegraph.evaluation.splits import split_by_id
 from phasegraph.fusion.fitting import fit_confidence
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import read_hits
@@ -52,7 +53,7 @@ def main(folder, names, out):
         own = data[name]
         others = [one for one in data if topic(one) != topic(name)]
         systems = [OWN_SYSTEMS[one] for one in NAMES]
-        systems += [calibrated(own.path, own, 50)]
+        systems += [calibrated_system(own.path, own, 50)]
         if find_spec("bayesian_bm25") is not None:
             systems += [PEERS["bayesian-bm25"]]
         asked = [own, *(data[one] for one in others)]

@@ -16,7 +16,8 @@ import numpy as np
 
 from phasegraph.acceptance.confidence import ConfidenceModel
 from phasegraph.evaluation.abstention import abstain_auc, without
-from phasegraph.evaluation.datasets import load_dataset, split_by_id
+from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.splits import split_by_id
 from phasegraph.graph import GraphSource, build_graph
 from phasegraph.graph.flat import LexicalSource
 from phasegraph.lexical import read_hits

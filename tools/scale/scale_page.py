@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES, PAGE = ROOT / "docs" / "research" / "scale.json", ROOT / "docs" / "research" / "scale.md"
+Row = Callable[..., list[str]]
 FAR = 100_000_000
 SCRATCH = 3 * 8 + 3 * 4 + 8
 """Bytes a node of the scratch memory of one walk, where all of it were looked at."""
@@ -27,35 +29,57 @@ def number(value: float) -> str:
 def main() -> None:
     """Write docs/research/scale.md."""
     kept = json.loads(FIGURES.read_text())
-    sizes: dict[str, Any] = kept["sizes"]
-    names = sorted(sizes, key=int)
-
-    def row(title: str, of: Callable[[dict[str, Any]], float], exponent: str = "") -> list[str]:
-        cells = []
-        for size in names:
-            try:
-                cells.append(number(of(sizes[size])))
-            except KeyError:
-                cells.append("–")
-        grows = kept["growth"].get(exponent)
-        return [title, *cells, "" if grows is None else f"{grows:.2f}"]
-
+    names = sorted(kept["sizes"], key=int)
     columns = ["passages", *(f"{int(size):,}" for size in names), "exponent"]
-    built = table(
-        columns,
-        [
-            row("entities", lambda one: one["build"]["entities"], "build.entities"),
-            row("building, s of processor", lambda one: one["build"]["cpu_s"], "build.cpu_s"),
-            row("peak memory, the corpus included, MB", lambda one: one["build"]["peak_mb"], "build.peak_mb"),
-            row("on disk, MB", lambda one: one["build"]["disk_mb"], "build.disk_mb"),
-            row("in shards, s of processor", lambda one: one["shards"]["cpu_s"], "shards.cpu_s"),
-            row("in shards, peak memory, MB", lambda one: one["shards"]["peak_mb"], "shards.peak_mb"),
-        ],
-    )
-    opened = table(
-        columns[:-1],
-        [
-            row(title, lambda one, way=way, part=part: 1000 * one["open"][way][part])[:-1]  # type: ignore[misc]
+    row = partial(_row, kept, names)
+    largest, sharded = kept["sizes"][names[-1]]["build"], kept["sizes"][names[-1]]["shards"]
+    more = sharded["peak_mb"] - kept["sizes"][names[-2]]["shards"]["peak_mb"]
+    grown = more / (int(names[-1]) - int(names[-2]))
+    disk = largest["disk_mb"] * 2**20 / largest["passages"]
+    nodes = (largest["passages"] + largest["entities"]) / largest["passages"]
+    PAGE.write_text(
+        TEXT.format(
+            built=table(columns, _building(row)), opened=table(columns[:-1], _opening(row)),
+            asked=table(columns, _searching(row)), changed=table(columns, _updating(row)),
+            bytes=number(disk), far=f"{FAR:,}",
+            far_disk=number(disk * FAR / 2**30), far_nodes=number(nodes * FAR / 1e6),
+            far_scratch=number(nodes * FAR * SCRATCH / 2**30), largest=f"{largest['passages']:,}",
+            faster=_more_workers(kept["speedup"]), far_cpu=number(sharded["cpu_s"] / largest["passages"] * FAR / 3600),
+            far_driver=number(grown * FAR / 2**10), far_work=number(2 * disk * FAR / 2**40),
+            near_driver=number((sharded["peak_mb"] + 3e6 * grown) / 2**10),
+        )
+    )  # fmt: skip
+
+
+def _row(
+    kept: Mapping[str, Any], names: Sequence[str], title: str, of: Callable[[dict[str, Any]], float], exponent: str = ""
+) -> list[str]:
+    """Return a row of a table: `of` gives the figure of a size, and `exponent` names the growth in `kept`."""
+    cells = []
+    for size in names:
+        try:
+            cells.append(number(of(kept["sizes"][size])))
+        except KeyError:
+            cells.append("–")
+    grows = kept["growth"].get(exponent)
+    return [title, *cells, "" if grows is None else f"{grows:.2f}"]
+
+
+def _building(row: Row) -> list[list[str]]:
+    return [
+        row("entities", lambda one: one["build"]["entities"], "build.entities"),
+        row("building, s of processor", lambda one: one["build"]["cpu_s"], "build.cpu_s"),
+        row("peak memory, the corpus included, MB", lambda one: one["build"]["peak_mb"], "build.peak_mb"),
+        row("on disk, MB", lambda one: one["build"]["disk_mb"], "build.disk_mb"),
+        row("in shards, s of processor", lambda one: one["shards"]["cpu_s"], "shards.cpu_s"),
+        row("in shards, peak memory, MB", lambda one: one["shards"]["peak_mb"], "shards.peak_mb"),
+    ]
+
+
+def _opening(row: Row) -> list[list[str]]:
+    return [
+        *(
+            row(title, lambda one, way=way, part=part: 1000 * one["open"][way][part])[:-1]
             for title, way, part in (
                 ("first time after saving, ms of processor", "saved", "cpu_s"),
                 ("first time after copying: structure checked", "first", "cpu_s"),
@@ -65,33 +89,42 @@ def main() -> None:
                 ("later, for updating", "for_updating", "cpu_s"),
                 ("later, for searching", "for_searching", "cpu_s"),
             )
-        ]
-        + [row("private memory of it, MB", lambda one: one["open"]["for_updating"]["private_mb"])[:-1]],
-    )
-    asked = table(
-        columns,
-        [
-            row(f"{title}, {what}", lambda one, way=way, part=part: one["search"][way][part], f"search.{way}.{part}")  # type: ignore[misc]
+        ),
+        row("private memory of it, MB", lambda one: one["open"]["for_updating"]["private_mb"])[:-1],
+    ]
+
+
+def _searching(row: Row) -> list[list[str]]:
+    return [
+        *(
+            row(f"{title}, {what}", lambda one, way=way, part=part: one["search"][way][part], f"search.{way}.{part}")
             for title, way in (("default", "auto"), ("`all`", "all"), ("`listed`", "listed"))
             for what, part in (("p50 ms", "cpu_p50_ms"), ("p95 ms", "cpu_p95_ms"), ("Recall@10", "recall_at_10"))
-        ]
-        + [
-            row("default, private MB", lambda one: one["search"]["auto"]["private_mb"]),
-            row("four processes at once, private MB of each", lambda one: one["share"]["private_each_mb"]),
-            row("four together, mapped pages counted once, MB", lambda one: one["share"]["all_together_mb"]),
-        ],
-    )
-    changed = table(
-        columns,
-        [
-            row(title, lambda one, name=name: one["update"][name]["cpu_s"], f"update.{name}.cpu_s")  # type: ignore[misc]
-            for title, name in (("first 100 added, s", "first_add"), ("next 100 added, s", "next_add"),
-                                ("100 removed, s", "remove"), ("these merged, s", "merge"))
-        ]
-        + [row("private MB", lambda one: one["update"]["private_mb"], "update.private_mb")],
-    )  # fmt: skip
-    one, *_ = kept["speedup"].values()
-    faster = table(
+        ),
+        row("default, private MB", lambda one: one["search"]["auto"]["private_mb"]),
+        row("four processes at once, private MB of each", lambda one: one["share"]["private_each_mb"]),
+        row("four together, mapped pages counted once, MB", lambda one: one["share"]["all_together_mb"]),
+    ]
+
+
+def _updating(row: Row) -> list[list[str]]:
+    return [
+        *(
+            row(title, lambda one, name=name: one["update"][name]["cpu_s"], f"update.{name}.cpu_s")
+            for title, name in (
+                ("first 100 added, s", "first_add"),
+                ("next 100 added, s", "next_add"),
+                ("100 removed, s", "remove"),
+                ("these merged, s", "merge"),
+            )
+        ),
+        row("private MB", lambda one: one["update"]["private_mb"], "update.private_mb"),
+    ]
+
+
+def _more_workers(speedup: Mapping[str, Any]) -> str:
+    one, *_ = speedup.values()
+    return table(
         ["workers", "s of processor", "of these in the driver", "critical path, s", "times as fast"],
         [
             [
@@ -99,24 +132,9 @@ def main() -> None:
                 *(number(each[name]) for name in ("cpu_s", "alone_s", "path_s")),
                 f"{one['path_s'] / each['path_s']:.2f}",
             ]
-            for n, each in kept["speedup"].items()
+            for n, each in speedup.items()
         ],
     )
-    largest, sharded = sizes[names[-1]]["build"], sizes[names[-1]]["shards"]
-    more = sharded["peak_mb"] - sizes[names[-2]]["shards"]["peak_mb"]
-    grown = more / (int(names[-1]) - int(names[-2]))
-    disk = largest["disk_mb"] * 2**20 / largest["passages"]
-    nodes = (largest["passages"] + largest["entities"]) / largest["passages"]
-    PAGE.write_text(
-        TEXT.format(
-            built=built, opened=opened, asked=asked, changed=changed, bytes=number(disk), far=f"{FAR:,}",
-            far_disk=number(disk * FAR / 2**30), far_nodes=number(nodes * FAR / 1e6),
-            far_scratch=number(nodes * FAR * SCRATCH / 2**30), largest=f"{largest['passages']:,}",
-            faster=faster, far_cpu=number(sharded["cpu_s"] / largest["passages"] * FAR / 3600),
-            far_driver=number(grown * FAR / 2**10), far_work=number(2 * disk * FAR / 2**40),
-            near_driver=number((sharded["peak_mb"] + 3e6 * grown) / 2**10),
-        )
-    )  # fmt: skip
 
 
 TEXT = """# At size

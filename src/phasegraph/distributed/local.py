@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.files import file_digest
+from phasegraph._support.jsonl import file_error, objects_in, texts_in
 from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_count
+from phasegraph._support.vector_files import read_vectors
 from phasegraph.distributed.building import (
     PASSAGES_PER_SHARD,
     BuildReport,
@@ -39,7 +41,6 @@ from phasegraph.distributed.names import NAMES_PER_BLOCK, EmbeddedNames, NameBlo
 from phasegraph.distributed.shards import GIVEN, STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
 from phasegraph.distributed.triples import TripleFile
 from phasegraph.errors import InvalidInputError, PhasegraphError
-from phasegraph.evaluation.datasets import objects_in, read_vectors, texts_in, wrong
 from phasegraph.graph.model.building import passage_field
 from phasegraph.graph.model.entity_graph import EdgeWeights
 
@@ -215,7 +216,7 @@ def triple_file(path: Path) -> TripleFile:
     """Open a file of triples; a file with a line per passage is divided into pieces."""
     file = row_file(path)
     if file.starts is None:
-        raise wrong(path, None, "a file of triples must be JSON; this file is Parquet")
+        raise file_error(path, None, "a file of triples must be JSON; this file is Parquet")
     with file.path.open("rb") as handle:
         first = next(line for line in handle if line.removeprefix(BOM_UTF8).strip())
         try:
@@ -312,7 +313,7 @@ def row_file(path: Path) -> RowFile:
     """
     file = path.absolute()
     if not file.is_file():
-        raise wrong(path, None, "there is no such file")
+        raise file_error(path, None, "there is no such file")
     if file.suffix == ".parquet":
         arrow()
         import pyarrow.parquet as pq
@@ -330,7 +331,7 @@ def row_file(path: Path) -> RowFile:
                 place += len(raw)
         found = RowFile(file, made.hexdigest(), array("q", [*starts, place]), lines, len(starts))
     if not found.rows:
-        raise wrong(path, None, "the file is empty; it must have at least one row")
+        raise file_error(path, None, "the file is empty; it must have at least one row")
     return found
 
 

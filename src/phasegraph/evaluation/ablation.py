@@ -19,7 +19,7 @@ from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import FloatArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.answering import extract_answer, word_share
-from phasegraph.evaluation.datasets import load_facts
+from phasegraph.evaluation.facts import load_facts
 from phasegraph.evaluation.measures import ndcg, token_f1
 from phasegraph.evaluation.significance import holm, paired_bootstrap
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of

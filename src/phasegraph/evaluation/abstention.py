@@ -13,9 +13,10 @@ from phasegraph._support.typing import FloatArray
 from phasegraph.acceptance import JudgedScores
 from phasegraph.acceptance.fitting import area_under_curve
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import Dataset, split_by_id
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import System
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
+from phasegraph.evaluation.splits import split_by_id
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +102,7 @@ def ask_off_topic(inputs: ExperimentInput, systems: Sequence[System], other: Dat
 def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abstention:
     """Delete the judged passages of half of the questions, then ask all questions; repeat with the other half.
 
-    :func:`~phasegraph.evaluation.datasets.split_by_id` makes the halves, and each figure is the mean of both rounds.
+    :func:`~phasegraph.evaluation.splits.split_by_id` makes the halves, and each figure is the mean of both rounds.
     Raise InsufficientDataError if a half has no question. Also raise it if the deletion for one half removes a judged
     passage of every question of the other half.
     """

@@ -34,7 +34,7 @@ class PassageMatcher:
 
     Examples
     --------
-    >>> from phasegraph.evaluation.datasets import Judgement
+    >>> from phasegraph.evaluation.judgements import Judgement
     >>> passage = Passage("a.md#1", "Ada", "Ada met Bo in the old garden. Then they sang until the night.")
     >>> matcher = PassageMatcher([passage])
     >>> query = Query("q", "Whom did Ada meet?", Judgement("q", (("a.md#1",),)))
@@ -238,7 +238,7 @@ def compare_own(
 
     Examples
     --------
-    >>> from phasegraph.evaluation.datasets import Judgement
+    >>> from phasegraph.evaluation.judgements import Judgement
     >>> passages = [Passage("a", "", "Ada met Bo."), Passage("b", "", "Bo met Cy.")]
     >>> asked = [Query("q", "Whom did Ada meet?", Judgement("q", (("a",),)))]
     >>> found = compare_own("mine", lambda question: ["b"], asked, passages, {"bm25": {"q": ("a", "b")}})

@@ -18,11 +18,13 @@ import numpy as np
 from phasegraph._support.typing import FloatArray
 from phasegraph._support.validation import check_text
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import Dataset, Judgement, check_ids, parts_by
+from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.judgements import Judgement, check_ids
 from phasegraph.evaluation.measures import ANSWER_MEASURES, BINARY, DEFAULT_MEASURES, Measure, values_of
 from phasegraph.evaluation.runs import check_judged, check_known, write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, sign_flips, wins_and_losses
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
+from phasegraph.evaluation.splits import parts_by
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result

@@ -10,7 +10,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phasegraph.evaluation.datasets import Judgement, Passage, Query
+from phasegraph.evaluation.datasets import Passage, Query
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.own_questions import apart, holders, rare_names
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.sentences import written

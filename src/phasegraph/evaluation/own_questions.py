@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph.evaluation.datasets import Judgement, Passage, Query, id_list, objects_of, queries_of, wrong
+from phasegraph._support.jsonl import file_error, id_list, objects_of
+from phasegraph.evaluation.datasets import Passage, Query, queries_of
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.lexical import TOKENIZERS
 
@@ -157,17 +159,19 @@ def _hops_of(
     for quote in [] if listed is None else id_list(file, line, listed, QUOTES):
         held = [name for name, text in texts.items() if _plain(quote) in text]
         if not held:
-            raise wrong(
+            raise file_error(
                 file, line, f"no passage contains the quote {quote!r:.80}; copy a sentence from the file unchanged"
             )
         hops.append(held)
     for page in [] if pages is None else id_list(file, line, pages, PAGES):
         if page not in by_page:
-            raise wrong(file, line, f"no file with the name {page!r} was read; check the spelling in {PAGES!r}")
+            raise file_error(file, line, f"no file with the name {page!r} was read; check the spelling in {PAGES!r}")
         hops.append(by_page[page])
     if not hops:
         fields = ", ".join(map(repr, (QUOTES, PAGES, "relevant", "hops")))
-        raise wrong(file, line, f"a question needs one of the fields {fields}, which give the passages of its answer")
+        raise file_error(
+            file, line, f"a question needs one of the fields {fields}, which give the passages of its answer"
+        )
     return hops
 
 

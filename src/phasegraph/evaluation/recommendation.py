@@ -62,7 +62,7 @@ def gain_of(table: Table, system: str, over: str, measure: Measure) -> Gain:
 
     Examples
     --------
-    >>> from phasegraph.evaluation.datasets import Judgement
+    >>> from phasegraph.evaluation.judgements import Judgement
     >>> from phasegraph.evaluation.experiment import Answers, compare
     >>> goal, judged = Measure("Recall", 5), [Judgement("q1", (("a",),)), Judgement("q2", (("b",),))]
     >>> found = [Answers("vector", {"q1": ("a",)}), Answers("default", {"q1": ("a",), "q2": ("b",)})]

@@ -24,8 +24,8 @@ from phasegraph._support.markup import COLOURS, source_colours
 from phasegraph._support.text import legible
 from phasegraph._support.typing import BoolArray, FloatArray
 from phasegraph.errors import InvalidInputError, needed
-from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Table
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import Measure
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking

@@ -14,8 +14,9 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from phasegraph._support.jsonl import objects_of
 from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
-from phasegraph.evaluation.datasets import Dataset, Passage, Query, groups_of, objects_of, queries_of, read_corpus
+from phasegraph.evaluation.datasets import Dataset, Passage, Query, groups_of, queries_of, read_corpus
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import PAGE_MEASURES, Measure
 from phasegraph.evaluation.significance import p_text

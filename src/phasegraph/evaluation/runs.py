@@ -15,17 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from phasegraph._support.files import replace_file
+from phasegraph._support.jsonl import file_error, flag_field, id_list, lines_of, objects_of, text_field
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
-from phasegraph.evaluation.datasets import (
-    Judgement,
-    check_ids,
-    flag_field,
-    id_list,
-    lines_of,
-    objects_of,
-    text_field,
-    wrong,
-)
+from phasegraph.evaluation.judgements import Judgement, check_ids
 from phasegraph.ranking import Ranking
 
 
@@ -100,12 +92,12 @@ def read_run(path: str | Path, name: str | None = None) -> Run:
     for line, query, passage, score in read:
         hits = ids.setdefault(query, {})
         if passage in hits:
-            raise wrong(file, line, f"an id must occur once per query; {passage!r} repeats in {query!r}")
+            raise file_error(file, line, f"an id must occur once per query; {passage!r} repeats in {query!r}")
         if score > last.get(query, score):
-            raise wrong(file, line, f"scores must not rise within a query; {score} follows {last[query]}")
+            raise file_error(file, line, f"scores must not rise within a query; {score} follows {last[query]}")
         hits[passage] = last[query] = score
     if not ids:
-        raise wrong(file, None, "a run must have at least one line; the file is empty")
+        raise file_error(file, None, "a run must have at least one line; the file is empty")
     return Run(label, {query: Ranking(label, list(h), np.array(list(h.values()))) for query, h in ids.items()})
 
 
@@ -113,7 +105,7 @@ def _trec_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
     for line, text in lines_of(file):
         columns = text.split()
         if len(columns) != 6:
-            raise wrong(file, line, f"a run line must be 'query Q0 id rank score tag'; got {text!r}")
+            raise file_error(file, line, f"a run line must be 'query Q0 id rank score tag'; got {text!r}")
         yield line, columns[0], columns[2], _number(file, line, columns[4])
 
 
@@ -128,7 +120,9 @@ def _parquet_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
     try:
         rows = pq.read_table(file, columns=["id", "ids", "scores"]).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
-        raise wrong(file, None, f"the file must be Parquet with the columns id, ids and scores; {error}") from error
+        raise file_error(
+            file, None, f"the file must be Parquet with the columns id, ids and scores; {error}"
+        ) from error
     return _listed_hits(file, enumerate(({**row, "query": row["id"]} for row in rows), start=1))
 
 
@@ -140,12 +134,12 @@ def _listed_hits(file: Path, rows: Iterable[tuple[int, Mapping[str, object]]]) -
     for line, row in rows:
         query = text_field(file, line, row, "query")
         if query in seen:
-            raise wrong(file, line, f"a query must have one line; {query!r} is already on line {seen[query]}")
+            raise file_error(file, line, f"a query must have one line; {query!r} is already on line {seen[query]}")
         seen[query] = line
         ids = id_list(file, line, row.get("ids"), "ids")
         scores = row.get("scores")
         if not isinstance(scores, list) or len(scores) != len(ids):
-            raise wrong(file, line, f"'scores' must have one number per id ({len(ids)}); got {scores!r}")
+            raise file_error(file, line, f"'scores' must have one number per id ({len(ids)}); got {scores!r}")
         for passage, score in zip(ids, scores, strict=True):
             yield line, query, passage, _number(file, line, score)
 
@@ -156,7 +150,7 @@ def _number(file: Path, line: int, value: object) -> float:
     except (ValueError, OverflowError):
         number = float("nan")
     if isinstance(value, bool) or not isfinite(number):
-        raise wrong(file, line, f"a score must be a finite number; got {value!r}")
+        raise file_error(file, line, f"a score must be a finite number; got {value!r}")
     return number
 
 
@@ -209,19 +203,19 @@ def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tu
     for line, text in lines_of(file):
         columns = text.split()
         if len(columns) != 4:
-            raise wrong(file, line, f"a qrels line must be 'query 0 id grade'; got {text!r}")
+            raise file_error(file, line, f"a qrels line must be 'query 0 id grade'; got {text!r}")
         query, passage = columns[0], columns[2]
         try:
             grade = float(int(columns[3]))
         except (ValueError, OverflowError) as error:
-            raise wrong(file, line, f"a grade must be a whole number; got {columns[3]!r}") from error
+            raise file_error(file, line, f"a grade must be a whole number; got {columns[3]!r}") from error
         _check_known(file, line, passage, known)
         of_query = grades.setdefault(query, {})
         if passage in of_query:
-            raise wrong(file, line, f"an id must be judged once per query; {passage!r} repeats in {query!r}")
+            raise file_error(file, line, f"an id must be judged once per query; {passage!r} repeats in {query!r}")
         of_query[passage] = grade
     if not grades:
-        raise wrong(file, None, "qrels must have at least one line; the file is empty")
+        raise file_error(file, None, "qrels must have at least one line; the file is empty")
     return tuple(
         Judgement(query, tuple((p,) for p, grade in of.items() if grade >= 1), False, of)
         for query, of in grades.items()
@@ -233,20 +227,20 @@ def _jsonl_judgements(file: Path, known: frozenset[str] | None) -> tuple[Judgeme
     for line, row in objects_of(file):
         query = text_field(file, line, row, "query")
         if query in found:
-            raise wrong(file, line, f"a query must have one line; {query!r} repeats")
+            raise file_error(file, line, f"a query must have one line; {query!r} repeats")
         hops = id_list(file, line, row.get("hops"), "hops")
         for passage in hops:
             _check_known(file, line, passage, known)
         last = flag_field(file, line, row, "last_hop_known", False)
         found[query] = Judgement(query, tuple((passage,) for passage in hops), last)
     if not found:
-        raise wrong(file, None, "judgements must have at least one line; the file is empty")
+        raise file_error(file, None, "judgements must have at least one line; the file is empty")
     return tuple(found.values())
 
 
 def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | None) -> None:
     if known is not None and passage not in known:
-        raise wrong(file, line, f"the judged passage {passage!r} is not in the corpus")
+        raise file_error(file, line, f"the judged passage {passage!r} is not in the corpus")
 
 
 def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -263,14 +257,14 @@ def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:
         query = text_field(file, line, row, "query" if "query" in row else "id")
         of_system = found.setdefault(text_field(file, line, row, "system", file.stem), {})
         if query in of_system:
-            raise wrong(file, line, f"a system must answer a query once; {query!r} repeats")
+            raise file_error(file, line, f"a system must answer a query once; {query!r} repeats")
         given = row.get("answer", row.get("prediction"))
         texts = [text for text in (given if isinstance(given, list) else [given]) if isinstance(text, str)]
         if len(texts) < (len(given) if isinstance(given, list) else 1):
-            raise wrong(file, line, f"'answer' must be text or a list of texts; got {given!r}")
+            raise file_error(file, line, f"'answer' must be text or a list of texts; got {given!r}")
         of_system[query] = tuple(texts)
     if not found:
-        raise wrong(file, None, "there must be at least one predicted answer; the file is empty")
+        raise file_error(file, None, "there must be at least one predicted answer; the file is empty")
     return found
 
 
@@ -281,9 +275,11 @@ def _predicted(file: Path) -> Iterable[tuple[int, Mapping[str, object]]]:
     try:
         state = json.loads("\n".join(text for _, text in lines_of(file)))
     except (ValueError, RecursionError) as error:
-        raise wrong(file, None, f"the file must be one JSON object of answers by query id; {error}") from error
+        raise file_error(file, None, f"the file must be one JSON object of answers by query id; {error}") from error
     if not isinstance(state, dict):
-        raise wrong(file, None, f"the file must be one JSON object of answers by query id; got {type(state).__name__}")
+        raise file_error(
+            file, None, f"the file must be one JSON object of answers by query id; got {type(state).__name__}"
+        )
     yield from ((1, {"query": query, "answer": answer}) for query, answer in state.items())
 
 

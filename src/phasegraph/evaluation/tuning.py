@@ -19,10 +19,11 @@ from phasegraph.acceptance.judged import check_orientations
 from phasegraph.calibration import ListCalibrator
 from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError, warn
 from phasegraph.evaluation.abstention import abstain_auc, calibration_errors
-from phasegraph.evaluation.datasets import Judgement, split_by_id
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import Measure, values_of
 from phasegraph.evaluation.runs import check_known
 from phasegraph.evaluation.significance import bootstrap_intervals, sign_flip
+from phasegraph.evaluation.splits import split_by_id
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
 from phasegraph.fusion.pipeline import FusionPipeline
@@ -508,31 +509,8 @@ def tune(
     and scored once on the confirmation part.
     """
     goal = Measure("Recall", 5) if measure is None else measure
-    if not rankings:
-        raise InvalidInputError("rankings must contain at least one source; got an empty mapping")
-    ids = [judgement.query for judgement in judgements]
-    keys = ids if groups is None else list(groups)
-    given = {**{f"rankings[{name!r}]": lists for name, lists in rankings.items()}, "texts": texts, "groups": keys}
-    for name, lists in given.items():
-        if len(lists) != len(judgements):
-            raise InvalidInputError(
-                f"{name} must have one entry per judged query ({len(judgements)}); got {len(lists)}"
-            )
-    if len(set(ids)) != len(ids):
-        raise InvalidInputError(
-            f"the ids of the judged queries must be unique; {next(one for one in ids if ids.count(one) > 1)!r} repeats"
-        )
-    listed = {query: [one for of in rankings.values() for one in of[row].ids] for row, query in enumerate(ids)}
-    check_known(listed, judgements, None, "rankings")
-    whole = _Part(rankings, tuple(judgements), tuple(texts), tuple(keys))
-    scored = {row for row, judgement in enumerate(judgements) if goal((), judgement) is not None}
-    held = set((split_by_id(keys, "confirm") if confirmation is None else np.asarray(confirmation)).tolist())
-    if not held <= set(range(len(ids))):
-        raise InvalidInputError(
-            f"confirmation must contain rows of the {len(ids)} judged queries; got "
-            f"{sorted(held - set(range(len(ids))))[0]} (rows count from 0)"
-        )
-    tuning, confirming = whole.rows(sorted(scored - held)), whole.rows(sorted(scored & held))
+    whole = _judged_part(rankings, judgements, texts, groups)
+    tuning, confirming = _two_parts(whole, confirmation, goal)
     shared = sorted(set(tuning.groups) & set(confirming.groups))
     if shared:
         warn(
@@ -586,6 +564,42 @@ def tune(
         p=p,
         confirmed=confirmed,
     )
+
+
+def _judged_part(
+    rankings: Rankings, judgements: Sequence[Judgement], texts: Sequence[str | Context], groups: Sequence[str] | None
+) -> _Part:
+    """Check the arguments of :func:`tune` for all judged queries, and join them."""
+    if not rankings:
+        raise InvalidInputError("rankings must contain at least one source; got an empty mapping")
+    ids = [judgement.query for judgement in judgements]
+    keys = ids if groups is None else list(groups)
+    given = {**{f"rankings[{name!r}]": lists for name, lists in rankings.items()}, "texts": texts, "groups": keys}
+    for name, lists in given.items():
+        if len(lists) != len(judgements):
+            raise InvalidInputError(
+                f"{name} must have one entry per judged query ({len(judgements)}); got {len(lists)}"
+            )
+    if len(set(ids)) != len(ids):
+        raise InvalidInputError(
+            f"the ids of the judged queries must be unique; {next(one for one in ids if ids.count(one) > 1)!r} repeats"
+        )
+    listed = {query: [one for of in rankings.values() for one in of[row].ids] for row, query in enumerate(ids)}
+    check_known(listed, judgements, None, "rankings")
+    return _Part(rankings, tuple(judgements), tuple(texts), tuple(keys))
+
+
+def _two_parts(whole: _Part, confirmation: Sequence[int] | IntArray | None, goal: Measure) -> tuple[_Part, _Part]:
+    """Return the tuning part and the confirmation part of the queries that the measure `goal` scores."""
+    scored = {row for row, judgement in enumerate(whole.judgements) if goal((), judgement) is not None}
+    held = set((split_by_id(whole.groups, "confirm") if confirmation is None else np.asarray(confirmation)).tolist())
+    every = set(range(len(whole.judgements)))
+    if not held <= every:
+        raise InvalidInputError(
+            f"confirmation must contain rows of the {len(every)} judged queries; got {sorted(held - every)[0]} (rows "
+            "count from 0)"
+        )
+    return whole.rows(sorted(scored - held)), whole.rows(sorted(scored & held))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from phasegraph._support.jsonl import objects_in, texts_in
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage, objects_in, passages_in, texts_in
+from phasegraph.evaluation.datasets import Passage, passages_in
 from phasegraph.reading.chunks import passages_of
 from phasegraph.reading.documents import Document, Section, title_of
 

@@ -13,19 +13,21 @@ import numpy as np
 import typer
 
 from phasegraph._support.files import building_place
+from phasegraph._support.jsonl import lines_of
 from phasegraph._support.serialization import MANIFEST
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_range
+from phasegraph._support.vector_files import read_vectors
 from phasegraph.apps.cli import engines
 from phasegraph.apps.cli.engines import EngineName, Shards, Workers, WorkFolder
 from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_option, load_model, stage
 from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
 from phasegraph.apps.cli.syncing import run_sync
 from phasegraph.distributed import EmbeddedNames, local
-from phasegraph.distributed.building import Run
+from phasegraph.distributed.building import BuildReport, Run
 from phasegraph.distributed.shards import BuildSettings
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
+from phasegraph.evaluation.datasets import Passage
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.building import read_openie
@@ -407,8 +409,7 @@ def index(
     check_folder(out, may_replace=update or force)
     if tokenizer is not None:
         tokenizer_of(tokenizer)
-    nothing: tuple[tuple[Passage, ...], Float32Array | None] = ((), None)
-    found = passages_and_vectors(corpus, embeddings, embedder) if engine is None else nothing
+    found = passages_and_vectors(corpus, embeddings, embedder) if engine is None else _NOTHING
     plan = BuildPlan() if engine is not None or chunks or update else _planned(*found)
 
     def in_shards(corpus: Path, vectors: local.VectorFile | None, run: Run) -> Outcome:
@@ -419,10 +420,7 @@ def index(
             names=None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD),
             shards=shards, work=work,
         )  # fmt: skip
-        if entities_to is not None:
-            _write_entities(entities_to, GraphIndex.load(out).graph.entities)
-        counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if names is not None else [])]
-        return Outcome(", ".join(f"{getattr(report, one)} {one}" for one in counted), str(report), report.malformed)
+        return _built_in_shards(out, report, names is not None, entities_to)
 
     if engine is not None:
         vectors = None if embeddings is None else local.VectorFile(embeddings.absolute())
@@ -431,7 +429,7 @@ def index(
     elif plan.in_shards:
         with building_place(out) as place:
             files = _written(*found, place)
-            found = nothing  # free the memory for building
+            found = _NOTHING  # free the memory for building
             outcome = in_shards(*files, local.engine_of(plan.workers))
     elif chunks:
         outcome = _saved_chunks(out, stage("building", lambda: chunks_of(*found, corpus.name, document, position)))
@@ -439,12 +437,10 @@ def index(
         synonyms = (names, name_embeddings, synonym_threshold)
         read, malformed = stage("reading", lambda: read_beside(*found, triples, known_names, synonyms))
         outcome = _saved_entities(out, replace(read, tokenizer=tokenizer), malformed, update, entities_to)
-    to = console()
-    to.print(f"{outcome.sizes} in {perf_counter() - started:.1f} s: {out}")
-    if outcome.changes:
-        to.print(outcome.changes)
-    if outcome.malformed:
-        to.print(f"{outcome.malformed} malformed triples of {triples} were skipped")
+    outcome.show(perf_counter() - started, out, triples)
+
+
+_NOTHING: tuple[tuple[Passage, ...], Float32Array | None] = ((), None)
 
 
 def _planned(passages: tuple[Passage, ...], vectors: Float32Array | None) -> BuildPlan:
@@ -478,6 +474,26 @@ class Outcome:
     sizes: str
     changes: str = ""
     malformed: int = 0
+
+    def show(self, seconds: float, out: Path, triples: Path | None) -> None:
+        """Print the outcome; `out` is the folder of the index, and `triples` the file of the malformed triples."""
+        to = console()
+        to.print(f"{self.sizes} in {seconds:.1f} s: {out}")
+        if self.changes:
+            to.print(self.changes)
+        if self.malformed:
+            to.print(f"{self.malformed} malformed triples of {triples} were skipped")
+
+
+def _built_in_shards(out: Path, report: BuildReport, synonyms: bool, entities_to: Path | None) -> Outcome:
+    """Return the sizes of an index that was built in shards, with the number of synonyms if `synonyms` is true.
+
+    The names of its entities are written to the file `entities_to`, unless it is None.
+    """
+    if entities_to is not None:
+        _write_entities(entities_to, GraphIndex.load(out).graph.entities)
+    counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if synonyms else [])]
+    return Outcome(", ".join(f"{getattr(report, one)} {one}" for one in counted), str(report), report.malformed)
 
 
 def _saved_chunks(out: Path, graph: ChunkGraph) -> Outcome:

@@ -79,29 +79,11 @@ def serve(
     Only --filter and --tenants decide which passages a client can access; a request cannot extend this access. Changes
     of the folder are served within seconds.
     """  # fmt: skip
-    if transport not in ("stdio", "http"):
-        raise typer.BadParameter(f"--transport must be stdio or http; got {transport!r}")
-    given = {"--tenants": tenants, "--token-file": token_file}
-    named = [name for name, value in given.items() if value is not None]
-    if transport == "stdio" and named:
-        raise typer.BadParameter(f"{named[0]} needs --transport http: stdio has a single client")
-    if len(named) > 1 or (tenants is not None and only):
-        raise typer.BadParameter(
-            "--tenants sets the token and filter of each tenant: leave out --token-file and --filter"
-        )
     host = host.removeprefix("[").removesuffix("]")
     local = host in ("127.0.0.1", "localhost", "::1")
-    if transport == "http" and not local and not named:
-        raise typer.BadParameter(f"--host {host} is not loopback: give --token-file FILE or --tenants FILE")
+    _check_access(transport, host, local, tenants, token_file, only)
     saved = folder / PIPELINE
-    names: dict[str, str] = {}
-    filters: dict[str, Filter | None] = {}
-    if tenants is not None:
-        for name, (token, its) in read_tenants(tenants).items():
-            names[token], filters[token] = name, its
-    else:
-        token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8").strip())
-        names[token], filters[token] = "all", only_with(only, "--filter") if only else None
+    names, filters = _clients(tenants, token_file, only)
     served = Served(
         folder,
         model_named(embedder),
@@ -120,6 +102,38 @@ def serve(
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
     door = Door(max_connections, max_connections_per_address)
     run_http(web_app(views, hosts=hosts, most=max_requests, each=max_requests_per_tenant), host, port, door)
+
+
+def _check_access(
+    transport: str, host: str, local: bool, tenants: Path | None, token_file: Path | None, only: list[str] | None
+) -> None:
+    """Raise BadParameter if the options of access exclude each other, or if other machines need no token.
+
+    `local` is true if only this machine can reach `host`.
+    """
+    if transport not in ("stdio", "http"):
+        raise typer.BadParameter(f"--transport must be stdio or http; got {transport!r}")
+    given = {"--tenants": tenants, "--token-file": token_file}
+    named = [name for name, value in given.items() if value is not None]
+    if transport == "stdio" and named:
+        raise typer.BadParameter(f"{named[0]} needs --transport http: stdio has a single client")
+    if len(named) > 1 or (tenants is not None and only):
+        raise typer.BadParameter(
+            "--tenants sets the token and filter of each tenant: leave out --token-file and --filter"
+        )
+    if transport == "http" and not local and not named:
+        raise typer.BadParameter(f"--host {host} is not loopback: give --token-file FILE or --tenants FILE")
+
+
+def _clients(
+    tenants: Path | None, token_file: Path | None, only: list[str] | None
+) -> tuple[dict[str, str], dict[str, Filter | None]]:
+    """Return the name and the filter of each client, by token; without tenants, there is a single client, ``all``."""
+    if tenants is not None:
+        read = read_tenants(tenants)
+        return {token: name for name, (token, _) in read.items()}, {token: its for token, its in read.values()}
+    token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8").strip())
+    return {token: "all"}, {token: only_with(only, "--filter") if only else None}
 
 
 def _say_how_many(name: str, view: FollowingView, served: Served) -> None:

@@ -23,8 +23,9 @@ from phasegraph.apps.cli.output import (
     show_table,
     write_json,
 )
-from phasegraph.evaluation.datasets import Dataset, split_rows
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, SOURCES, ExperimentInput, search_sources
+from phasegraph.evaluation.splits import split_rows
 from phasegraph.evaluation.tuning import ConfidenceTuning, Tuning, tune_confidence
 from phasegraph.evaluation.tuning import tune as tune_pipeline
 from phasegraph.lexical import read_hits

@@ -1,0 +1,59 @@
+"""The systems of the command ``phasegraph evaluate``: known systems, groups of systems, and systems of options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from phasegraph._support.renamed import new_system
+from phasegraph.apps.cli.output import check_named, names_in, progress, say_old_name
+from phasegraph.evaluation.calibrated_system import calibrated_system
+from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS, THREE, TWO, System, pipeline_system
+from phasegraph.evaluation.peers import PEERS
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.renamed_sources import with_new_source_names
+
+KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
+ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
+ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
+USUAL = tuple(name for name in KNOWN if name not in ON_REQUEST)
+
+
+def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
+    """Return the names of the systems to compare: those in the comma-separated `text` and in `added`, and `baseline`.
+
+    In `text`, ``usual`` and ``all`` stand for groups of systems.
+    """
+    groups = {"usual": USUAL, "all": tuple(KNOWN)}
+    given = [new_system(part, say_old_name) for part in names_in(text)]
+    names = list(dict.fromkeys(name for part in given for name in groups.get(part, (part,))))
+    for name, option in ADDED_BY.items():
+        if name in [*names, baseline] and name not in added:
+            raise typer.BadParameter(f"--systems: {name!r} needs {option}")
+    known = [*KNOWN, *added]
+    for name in names or [""]:
+        check_named("--systems", name, ["usual", "all", *known])
+    check_named("--baseline", baseline, known)
+    names += [name for name in added if name not in names]
+    return names if baseline in names else [baseline, *names]
+
+
+def added_systems(
+    pipeline: Path | None, calibrate_on: Path | None, dataset: Dataset, fetch_k: int
+) -> dict[str, System]:
+    """Return, by name, the systems that options add: ``tuned`` for `pipeline`, ``calibrated`` for `calibrate_on`.
+
+    ``tuned`` is the pipeline in this file. ``calibrated`` is fitted on the queries of this folder. An option that is
+    None adds no system.
+    """
+    found: dict[str, System] = {}
+    if pipeline is not None:
+        tuned = with_new_source_names(FusionPipeline.load(pipeline), THREE)
+        named = TWO if tuned.weights is None else tuple(tuned.weights)
+        found["tuned"] = pipeline_system("tuned", tuned, named, "the pipeline of --pipeline", ours=True)
+    if calibrate_on is not None:
+        found["calibrated"] = calibrated_system(calibrate_on, dataset, fetch_k, progress)
+    return found
