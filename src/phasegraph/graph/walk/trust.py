@@ -65,23 +65,28 @@ def linked_share(
     masses = walked.mass_of(best)
     if not masses.sum() > 0:
         return 0.0
-    leaving, edges = out_edges(walk, best)
-    ends = walk.indices.take(edges).astype(np.int64)
-    back = follow_probability * (masses * walk.inverse_out.take(best))[leaving] * walk.weights.take(edges)
+    leaving, back = out_edges(walk, best)
+    ends = walk.indices.take(back).astype(np.int64)
     entities = np.union1d(ends, seeding.nodes)
     entities = entities[(entities >= size) & (walk.out_degrees.take(entities) <= _HUB)]
     owners, edges = out_edges(walk, entities)
-    targets, weights = walk.indices.take(edges).astype(np.int64), walk.weights.take(edges)
-    home = weights >= graph.weights.lead
-    homes = np.bincount(owners[home], minlength=len(entities))
-    weighed = weights * node_weights.take(targets)
-    totals = np.bincount(owners, weights=weighed, minlength=len(entities))
+    home = np.flatnonzero(walk.weights.take(edges) >= graph.weights.lead)
+    owners, edges = owners[home], edges[home]
+    targets = walk.indices.take(edges).astype(np.int64)
     place = np.minimum(np.searchsorted(best, targets), len(best) - 1)
-    counts = home & (best[place] == targets) & (homes[owners] <= _FEW_HOMES)
-    sure = np.minimum(weights[counts] / graph.weights.home, 1.0) ** 2 if counts.any() else np.zeros(0)
-    owners, place, shares = owners[counts], place[counts], weighed[counts] / totals[owners[counts]]
-    own = {(row, end): amount for row, end, amount in zip(leaving.tolist(), ends.tolist(), back.tolist(), strict=True)}
-    returned = [own.get((row, int(entities[owner])), 0.0) for row, owner in zip(place.tolist(), owners, strict=True)]
-    came = follow_probability * sure * shares * np.maximum(walked.mass_of(entities[owners]) - np.array(returned), 0.0)
+    counts = (best[place] == targets) & (np.bincount(owners, minlength=1)[owners] <= _FEW_HOMES)
+    if not counts.any():
+        return 0.0
+    place, edges, sources = place[counts], edges[counts], entities[owners[counts]]
+    weights = walk.weights.take(edges)
+    sure = np.minimum(weights / graph.weights.home, 1.0) ** 2
+    owners, edges = out_edges(walk, sources)
+    totals = np.bincount(owners, walk.weights.take(edges) * node_weights.take(walk.indices.take(edges)))
+    shares = weights * node_weights.take(best[place]) / totals
+    sent = follow_probability * (masses * walk.inverse_out.take(best))[leaving] * walk.weights.take(back)
+    pairs = (leaving * walk.size + ends).tolist(), (place * walk.size + sources).tolist()
+    own = dict(zip(pairs[0], sent.tolist(), strict=True))
+    returned = np.array([own.get(pair, 0.0) for pair in pairs[1]])
+    came = follow_probability * sure * shares * np.maximum(walked.mass_of(sources) - returned, 0.0)
     linked = np.minimum(np.bincount(place, weights=came, minlength=len(best)), masses)
     return float(linked.sum() / masses.sum())
