@@ -238,7 +238,7 @@ def test_a_merge_that_fails_is_said_and_tried_again_later(folder: Path, monkeypa
 
     monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", refused)
     corpus = _open(folder)
-    with pytest.warns(PhasegraphWarning, match=r"3 changed passages could not be merged.*after 1 more.*No space left"):
+    with pytest.warns(PhasegraphWarning, match=r"3 changed passages could not be merged.*No space left.*after 1 more"):
         _changed_and_merged(corpus, "d")
     corpus.replace([], [_passage("e")])  # 4 are not more than 3 and 1 more
     corpus.settle()

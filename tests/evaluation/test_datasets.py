@@ -168,7 +168,7 @@ def test_misaligned_embeddings_are_named_with_both_counts(folder):
 def test_passages_and_queries_of_different_width_are_refused_naming_both_files(folder):
     path = folder / "queries.f16.npy"
     np.save(path, np.ones((4, 5), dtype=np.float16))
-    with pytest.raises(InvalidInputError, match=r"queries.f16.npy: must have as many columns as passages.f16.npy"):
+    with pytest.raises(InvalidInputError, match=r"queries.f16.npy: the file must have as many columns as passages"):
         load_dataset(folder)
 
 

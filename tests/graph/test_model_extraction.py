@@ -376,6 +376,6 @@ def test_a_cache_that_cannot_be_written_is_told_once_and_stops_nothing(
         raise OSError("no space left")
 
     monkeypatch.setattr("phasegraph.graph.experimental.llm_extraction.write_document", full)
-    with pytest.warns(PhasegraphWarning, match="answers cannot be stored there.*no space left") as told:
+    with pytest.warns(PhasegraphWarning, match="answers cannot be stored in this folder.*no space left") as told:
         run = extract_with_model(PASSAGES, answer, model_name="m", cache=tmp_path, settings=QUIET)
     assert (len(told), run.report.done) == (1, 12)

@@ -177,7 +177,9 @@ class AcceptancePolicy:
                 put(self, name, _threshold(getattr(self, name)))
         final = self._final
         if final is not None and not (final.floor >= 0 and final.value <= 1):
-            raise InvalidInputError(f"final must be in [0, 1], the range of published scores; got {final.value!r}")
+            raise InvalidInputError(
+                f"final must be in [0, 1], the range of the scores of an answer; got {final.value!r}"
+            )
         check_count("min_keep", self.min_keep)
         if not callable(self.on_empty):
             check_choice("on_empty, if it is not callable,", self.on_empty, ("abstain", "best"))

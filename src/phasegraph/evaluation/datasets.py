@@ -204,7 +204,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     vectors = read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl")
     asked = read_vectors(root / "queries.f16.npy", len(listed), "queries.jsonl")
     if vectors.shape[1] != asked.shape[1]:
-        message = f"must have as many columns as passages.f16.npy ({vectors.shape[1]}); got {asked.shape[1]}"
+        message = f"the file must have as many columns as passages.f16.npy ({vectors.shape[1]}); got {asked.shape[1]}"
         raise file_error(root / "queries.f16.npy", None, message)
     rows = [row for row, query in enumerate(listed) if query.judgement.hops]
     if not rows:

@@ -597,6 +597,6 @@ def evaluation_pictures(
         best = np.array([float(result.scores[0]) for result, _ in answered])
         right = np.array([result.ids[0] in judged.passages for result, judged in answered])
         caption = "An answer is correct if its best result is a gold passage. A score is not a probability."
-        figure = coverage_curve(best, right, "published score")
+        figure = coverage_curve(best, right)
         pictures.append(Picture("coverage", "Coverage against threshold", caption, figure))
     return pictures

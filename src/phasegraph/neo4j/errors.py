@@ -20,6 +20,7 @@ _NO_INDEX = re.compile(r"no such (?:\w+[ -])?(?:schema )?index", re.IGNORECASE)
 _UNRESOLVED = "Cannot resolve address"
 _DIMENSIONS = re.compile(r"\b(\d{1,6})\b\D+\b(\d{1,6})\b")
 _SLOW = "raise timeout=, or lower the load of the server"
+_CHECK_SERVER = "check the address and the network, and that the server runs"
 
 
 def from_driver(error: BaseException) -> bool:
@@ -59,12 +60,9 @@ def translated(error: BaseException, seconds: float, database: str | None = None
     if _UNRESOLVED in str(error):
         return StoreError(f"unreachable: the host of the address could not be resolved ({name}): check the address")
     if name in _AWAY or isinstance(error, OSError):
-        return StoreError(f"unreachable: Neo4j could not be reached within {seconds:g} s ({name})")
+        return StoreError(f"unreachable: Neo4j could not be reached within {seconds:g} s ({name}): {_CHECK_SERVER}")
     if not code:
-        return StoreError(
-            f"unreachable: the driver gave up after at most {seconds:g} s ({name}): check the address and the network, "
-            "and that the server runs"
-        )
+        return StoreError(f"unreachable: the driver gave up after at most {seconds:g} s ({name}): {_CHECK_SERVER}")
     if "DatabaseNotFound" in code and database is not None:
         return StoreError(
             f"schema_missing: the database {database[:60]!r} does not exist ({code}): create it, or check database="

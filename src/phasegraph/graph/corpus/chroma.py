@@ -242,7 +242,9 @@ def _chroma_serves(folder: Folder) -> bool:
     """Return True if Chroma can open the vectors of a folder; otherwise, warn with the reason and return False."""
     try:
         ChromaVectors.check_installed()
-        reason = "" if os.access(folder.path, os.W_OK) else "the folder cannot be written to, which Chroma needs"
+        reason = (
+            "" if os.access(folder.path, os.W_OK) else "Chroma must write to the folder, and the folder is not writable"
+        )
     except MissingDependencyError:
         reason = "chromadb is not installed"
     if reason:

@@ -462,9 +462,9 @@ class Corpus:
         if reason:
             self._tried = folder.pending + _most_changed(self.index)
             warn(
-                f"{folder.path.name}: {folder.pending} changed passages could not be merged into the index. They stay "
-                "in separate files, and searches include them. The next attempt follows after "
-                f"{self._tried - folder.pending:.0f} more changed passages: {reason}"
+                f"{folder.path.name}: {folder.pending} changed passages could not be merged into the index: {reason}. "
+                "They stay in separate files, and searches include them. phasegraph tries again after "
+                f"{self._tried - folder.pending:.0f} more changed passages"
             )
             return
         self._tried = 0.0

@@ -90,7 +90,11 @@ def check_model(
     least = float(cosines(found, vectors[[rows[one] for one in names]]).min())
     if least >= SAME:
         if made_by is not None and (changed := made_by.differences(model.identity)):
-            warn(f"{name}: the settings of its embedding model have changed: {'; '.join(changed)}", stacklevel=2)
+            warn(
+                f"{name}: the settings of its embedding model have changed ({'; '.join(changed)}), but the model still "
+                "computes nearly the same vectors. If you did not intend the change, restore the settings",
+                stacklevel=2,
+            )
         return True
     if made_by is not None and made_by.given and made_by.name == model.identity.name:
         return False  # the caller supplied the vectors, which may belong to other texts than the passages' texts

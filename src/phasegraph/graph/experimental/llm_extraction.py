@@ -279,7 +279,7 @@ class AnswerCache:
             if not self._told:
                 self._told = True
                 warn(
-                    f"{self.folder}: answers cannot be stored there, so a later run asks the model again: {error}",
+                    f"{self.folder}: answers cannot be stored in this folder; a later run asks again: {error}",
                     stacklevel=3,
                 )
 
