@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from tests.suites.corpus import run_here
 
 from langchain_phasegraph import PhaseGraphRetriever
 from phasegraph import InvalidInputError
 from phasegraph.apps.cli import main
 from phasegraph.apps.cli.syncing import FileSync
+from phasegraph.distributed.building import in_turn
 from phasegraph.graph import GraphIndex
 from phasegraph.graph.corpus.opening import opened
 from phasegraph.retrieval.passage_folder import PassageFolder
@@ -61,6 +61,12 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("sync_models", None)
     return root
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer many questions without the processes of ``retrieve``, which tests/distributed tests."""
+    monkeypatch.setattr("phasegraph.apps.cli.engines.engine_of", lambda workers: in_turn)
 
 
 def sync(files: Path, *more: str, code: int = 0) -> dict[str, int]:
@@ -138,10 +144,8 @@ def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing
     assert re.search(r"contains no files.*out was not changed.*add --allow-empty", capsys.readouterr().err)
 
 
-def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_again(
-    files: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
+@pytest.mark.usefixtures("in_this_process")
+def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_again(files: Path, capsys: Any) -> None:
     model = ["--embedder", "sync_models:one"]
     sync(files, *model)
     shutil.rmtree(files / "deep")
@@ -236,8 +240,8 @@ def test_questions_with_another_model_than_the_passages_are_refused(files, capsy
     assert f"out was embedded with Counting one, but the given model is {name}" in capsys.readouterr().err
 
 
-def test_questions_with_the_model_of_the_passages_are_answered(files, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
+@pytest.mark.usefixtures("in_this_process")
+def test_questions_with_the_model_of_the_passages_are_answered(files, capsys) -> None:
     sync(files, "--embedder", "sync_models:one")
     Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
     assert main(["search", "out", "Who met Ada?", "--embedder", "sync_models:one"]) == 0
