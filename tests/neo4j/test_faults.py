@@ -169,6 +169,8 @@ def test_an_error_says_what_kind_it_is_and_never_what_was_sent_nor_comes_late(fa
     assert "private words" not in str(caught.value)
     if fault == "schema_missing":
         assert "chunk_vectors does not exist" in str(caught.value)
+    if fault == "pool_exhausted":
+        assert "run fewer calls at once" in str(caught.value)
     if fault == "wrong_dimensions":
         assert "have different lengths: 3 and 384" in str(caught.value)
 

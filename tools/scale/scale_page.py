@@ -66,6 +66,7 @@ def _row(
 
 
 def _building(row: Row) -> list[list[str]]:
+    """Return the rows of the table of building."""
     return [
         row("entities", lambda one: one["build"]["entities"], "build.entities"),
         row("building, s of processor", lambda one: one["build"]["cpu_s"], "build.cpu_s"),
@@ -77,6 +78,7 @@ def _building(row: Row) -> list[list[str]]:
 
 
 def _opening(row: Row) -> list[list[str]]:
+    """Return the rows of the table of opening, without exponents."""
     return [
         *(
             row(title, lambda one, way=way, part=part: 1000 * one["open"][way][part])[:-1]
@@ -95,6 +97,7 @@ def _opening(row: Row) -> list[list[str]]:
 
 
 def _searching(row: Row) -> list[list[str]]:
+    """Return the rows of the table of searching."""
     return [
         *(
             row(f"{title}, {what}", lambda one, way=way, part=part: one["search"][way][part], f"search.{way}.{part}")
@@ -108,6 +111,7 @@ def _searching(row: Row) -> list[list[str]]:
 
 
 def _updating(row: Row) -> list[list[str]]:
+    """Return the rows of the table of updating."""
     return [
         *(
             row(title, lambda one, name=name: one["update"][name]["cpu_s"], f"update.{name}.cpu_s")

@@ -1,4 +1,4 @@
-"""Read text files and JSONL files line by line; each error names the file and the line."""
+"""Read text files and JSONL files line by line, and check their fields; each error names the file and the line."""
 
 from __future__ import annotations
 

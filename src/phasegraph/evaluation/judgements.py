@@ -1,4 +1,4 @@
-"""The judgement of a query: the relevant passages of each hop, also from gold spans, and the grades and answers."""
+"""Judgements of queries: relevant passages by hop, grades, answers and pages, given by ids or by gold spans."""
 
 from __future__ import annotations
 

@@ -569,7 +569,7 @@ def tune(
 def _judged_part(
     rankings: Rankings, judgements: Sequence[Judgement], texts: Sequence[str | Context], groups: Sequence[str] | None
 ) -> _Part:
-    """Check the arguments of :func:`tune` for all judged queries, and join them."""
+    """Return all judged queries with their rankings, texts and groups; raise InvalidInputError if these do not fit."""
     if not rankings:
         raise InvalidInputError("rankings must contain at least one source; got an empty mapping")
     ids = [judgement.query for judgement in judgements]
@@ -590,7 +590,10 @@ def _judged_part(
 
 
 def _two_parts(whole: _Part, confirmation: Sequence[int] | IntArray | None, goal: Measure) -> tuple[_Part, _Part]:
-    """Return the tuning part and the confirmation part of the queries that the measure `goal` scores."""
+    """Return the tuning part and the confirmation part of the queries that the measure `goal` scores.
+
+    Raises InvalidInputError if `confirmation` contains a number that is not the row of a judged query.
+    """
     scored = {row for row, judgement in enumerate(whole.judgements) if goal((), judgement) is not None}
     held = set((split_by_id(whole.groups, "confirm") if confirmation is None else np.asarray(confirmation)).tolist())
     every = set(range(len(whole.judgements)))

@@ -11,13 +11,14 @@ import re
 from phasegraph.errors import StoreError
 
 _SECURITY = frozenset({"AuthError", "TokenExpired", "Forbidden", "AuthConfigurationError"})
-_AWAY = frozenset({"ServiceUnavailable", "SessionExpired", "IncompleteCommit", "ConnectionAcquisitionTimeoutError"})
+_AWAY = frozenset({"ServiceUnavailable", "SessionExpired", "IncompleteCommit"})
 _ENDED = ("TransactionTimedOut", "LockClientStopped", "Transaction.Terminated")
 _ABSENT = ("ProcedureNotFound", "IndexNotFound", "DatabaseNotFound", "ConstraintNotFound")
 # The name of the missing object follows the word "index:", or is in backticks or quotes.
 _OBJECTS = (re.compile(r"index: ?([A-Za-z_][\w.\-]{0,99})"), re.compile(r"[`'\"]([A-Za-z_][\w.\-]{0,99})"))
 _NO_INDEX = re.compile(r"no such (?:\w+[ -])?(?:schema )?index", re.IGNORECASE)
 _UNRESOLVED = "Cannot resolve address"
+_FULL_POOL = "failed to obtain a connection from the pool"
 _DIMENSIONS = re.compile(r"\b(\d{1,6})\b\D+\b(\d{1,6})\b")
 _SLOW = "raise timeout=, or lower the load of the server"
 _CHECK_SERVER = "check the address and the network, and that the server runs"
@@ -59,6 +60,11 @@ def translated(error: BaseException, seconds: float, database: str | None = None
         )
     if _UNRESOLVED in str(error):
         return StoreError(f"unreachable: the host of the address could not be resolved ({name}): check the address")
+    if _FULL_POOL in str(error):
+        return StoreError(
+            f"unreachable: no connection of the driver's pool became free within {seconds:g} s ({name}): run fewer "
+            "calls at once, or raise the driver's max_connection_pool_size"
+        )
     if name in _AWAY or isinstance(error, OSError):
         return StoreError(f"unreachable: Neo4j could not be reached within {seconds:g} s ({name}): {_CHECK_SERVER}")
     if not code:

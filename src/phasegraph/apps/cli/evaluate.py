@@ -1,6 +1,7 @@
 """The command ``phasegraph evaluate``: compare systems on the same rankings.
 
-With --protocol, a benchmark's rules decide which differences count.
+With --retriever, it compares retrievers of your own. With --ablate, it measures one pipeline with
+and without its stages. With --protocol, a benchmark's rules decide which differences count.
 """
 
 from __future__ import annotations

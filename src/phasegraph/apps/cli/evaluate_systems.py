@@ -1,4 +1,4 @@
-"""The systems of the command ``phasegraph evaluate``: known systems, groups of systems, and systems of options."""
+"""Choose the systems that ``phasegraph evaluate`` compares: by name, by group, or from the files of options."""
 
 from __future__ import annotations
 

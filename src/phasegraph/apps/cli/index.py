@@ -476,7 +476,7 @@ class Outcome:
     malformed: int = 0
 
     def show(self, seconds: float, out: Path, triples: Path | None) -> None:
-        """Print the outcome; `out` is the folder of the index, and `triples` the file of the malformed triples."""
+        """Print the outcome; `out` is the folder of the index, and `triples` the file of triples, if there is one."""
         to = console()
         to.print(f"{self.sizes} in {seconds:.1f} s: {out}")
         if self.changes:
@@ -486,7 +486,7 @@ class Outcome:
 
 
 def _built_in_shards(out: Path, report: BuildReport, synonyms: bool, entities_to: Path | None) -> Outcome:
-    """Return the sizes of an index that was built in shards, with the number of synonyms if `synonyms` is true.
+    """Return the outcome of a build in shards, with the number of synonyms if `synonyms` is true.
 
     The names of its entities are written to the file `entities_to`, unless it is None.
     """
@@ -497,7 +497,7 @@ def _built_in_shards(out: Path, report: BuildReport, synonyms: bool, entities_to
 
 
 def _saved_chunks(out: Path, graph: ChunkGraph) -> Outcome:
-    """Save a chunk graph in the folder `out`, and return its sizes."""
+    """Save a chunk graph in the folder `out`, and return the outcome."""
     stage("saving", lambda: graph.save(out))
     counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
     return Outcome(f"{', '.join(counts)} edges")

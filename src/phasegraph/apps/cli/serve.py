@@ -107,7 +107,7 @@ def serve(
 def _check_access(
     transport: str, host: str, local: bool, tenants: Path | None, token_file: Path | None, only: list[str] | None
 ) -> None:
-    """Raise BadParameter if the options of access exclude each other, or if other machines need no token.
+    """Raise BadParameter if `transport` is unknown, options exclude each other, or other machines need no token.
 
     `local` is true if only this machine can reach `host`.
     """
