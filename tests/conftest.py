@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from real_servers import Address, Missing, RealServers, skip_or_fail
 
-# Until the tests are collected: what imports and collecting make lives until the end, and the collector of cycles would
-# go through all of it again and again. `pytest_collection_finish` turns it on.
+# Imports and collecting make objects that live until the end. The collector of cycles would go through all of them
+# again and again, so `pytest_collection` turns it on after them.
 gc.disable()
 
 # Before numpy is imported: the threads of a matrix product wait for one another in a busy loop, in which two workers on
@@ -127,16 +127,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.cache.set(GROUPS, {item.nodeid: servers[item] or str(item.path) for item in items})
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """Turn the collector of cycles on, without the objects that imports and collecting made: they live until the end.
 
-    Every full collection would else go through a million objects of the frameworks. It also runs more seldom than by
-    default: it takes a tenth of the processor time of the tests there, and a third where trees of syntax are read.
+    Every full collection would else go through a million objects of the frameworks. The collector also runs less
+    often. With the default thresholds it takes a tenth of the tests' processor time, and a third where tests read
+    syntax trees.
+
+    xdist's controller collects nothing, but calls this hook too.
     """
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
-    gc.enable()
+    try:
+        result = yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(20_000, 10, 10)
+        gc.enable()
     other_process.start(session)
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)

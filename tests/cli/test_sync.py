@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from tests.repeats import EXHAUSTIVE
 
 from langchain_phasegraph import PhaseGraphRetriever
 from phasegraph import InvalidInputError
@@ -65,8 +66,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answer many questions without the processes of ``retrieve``, which tests/distributed tests."""
-    monkeypatch.setattr("phasegraph.apps.cli.engines.engine_of", lambda workers: in_turn)
+    """Answer many questions without the processes of ``retrieve``, except where all tests run in full."""
+    if not EXHAUSTIVE:
+        monkeypatch.setattr("phasegraph.apps.cli.engines.engine_of", lambda workers: in_turn)
 
 
 def sync(files: Path, *more: str, code: int = 0) -> dict[str, int]:
@@ -240,12 +242,13 @@ def test_questions_with_another_model_than_the_passages_are_refused(files, capsy
     assert f"out was embedded with Counting one, but the given model is {name}" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("in_this_process")
 def test_questions_with_the_model_of_the_passages_are_answered(files, capsys) -> None:
+    """Also in a process of ``retrieve``, which imports the model."""
     sync(files, "--embedder", "sync_models:one")
     Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
     assert main(["search", "out", "Who met Ada?", "--embedder", "sync_models:one"]) == 0
-    assert main(["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", "--embedder", "sync_models:one"]) == 0
+    model = ["--embedder", "sync_models:one"]
+    assert main(["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", "--workers", "2", *model]) == 0
     assert main(["reembed", "out", "--embedder", "sync_models:two"]) == 0
     capsys.readouterr()
     assert main(["search", "out", "Who met Ada?", "--embedder", "sync_models:one"]) == 1

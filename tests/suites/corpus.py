@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.repeats import repeats
+from tests.repeats import EXHAUSTIVE, repeats
 from tests.suites.manual_time import until
 from tests.suites.other_process import started
 
@@ -1153,7 +1153,8 @@ class CorpusSuite:
     def test_an_emptied_corpus_is_merged_and_written_to_another_folder(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
+        if not EXHAUSTIVE:
+            monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
         monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 1)
         path = tmp_path / "corpus"
         retriever = self.made(self.documents(range(4)), path)

@@ -79,21 +79,23 @@ def notes(node: ast.AST, called: str) -> bool:
     )
 
 
+REMEMBERING = ["Recent", "WeakKeyDictionary", "TtlCache", "OrderedDict"]
+
+
 def remembers(node: ast.AST, called: str) -> bool:
     """Keeps what was worked out for one call, for others: by the cache of this house, or by object."""
-    return called in ("Recent", "WeakKeyDictionary", "TtlCache", "OrderedDict") or (
-        isinstance(node, ast.ClassDef) and node.name == "Recent"
-    )
+    return called in REMEMBERING or (isinstance(node, ast.ClassDef) and node.name == "Recent")
 
 
 SAYS = {
-    "modules that warn": lambda node, called: called in ("warn", "warnings.warn"),
-    "modules that log": lambda node, called: called.startswith(("_logger.", "logger.", "logging.")),
-    "modules that note": notes,
-    "modules that remember calls": remembers,
+    "modules that warn": (["warn"], lambda node, called: called in ("warn", "warnings.warn")),
+    "modules that log": (["logg"], lambda node, called: called.startswith(("_logger.", "logger.", "logging."))),
+    "modules that note": (["notes"], notes),
+    "modules that remember calls": (REMEMBERING, remembers),
 }
-SAID = re.compile("warn|logg|notes|Recent|WeakKeyDictionary|TtlCache|OrderedDict")
-"""A word of each pattern of `SAYS`: to parse a file without any of them finds nothing."""
+"""By kind: words of which the text of such a module contains one, and the test of a syntax node and the called name."""
+SAID = re.compile("|".join(word for words, _ in SAYS.values() for word in words))
+"""Each pattern of `SAYS` contains one of these words, so a file without them is not parsed."""
 APART = ("evaluation", "cli", "testing", "tuning", "distributed", "experimental")
 """Rooms that no answer of a retriever passes through."""
 
@@ -111,7 +113,7 @@ def saying() -> dict[str, set[str]]:
             for node in ast.walk(ast.parse(text)) if SAID.search(text) else ():
                 if isinstance(node, ast.Call | ast.AugAssign | ast.ClassDef):
                     called = name_of(node.func) if isinstance(node, ast.Call) else ""
-                    for kind in (kind for kind, says in SAYS.items() if says(node, called)):
+                    for kind in (kind for kind, (_, says) in SAYS.items() if says(node, called)):
                         found[kind].add(name)
     return found
 

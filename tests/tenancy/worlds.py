@@ -278,11 +278,13 @@ class World:
     def _answers(self, said: dict[str, list[str]], times: int) -> None:
         told: list[str] = []
         ways = self.ways(told)
-        fresh, count = self.fused(), 0
+        fresh, count, queries = self.fused(), 0, set()
         while count < times:
             turn = count // len(ways)
             for place, (name, way) in enumerate(ways.items()):
-                query = QUERIES[(turn + place) % len(QUERIES)]  # every way asks every query before any asks one again
+                # Each way asks all queries before any of them again. Ways are two queries apart: few turns ask all.
+                query = QUERIES[(turn + 2 * place) % len(QUERIES)]
+                queries.add(query)
                 self._asked_by_another(query)
                 self.hooked.clear()
                 told.clear()
@@ -311,6 +313,7 @@ class World:
                 again = self.explained(query, retriever=fresh)
                 said["caches"].append(without(query, shown))
                 assert stable(of_candidates(again)) == stable(shown), "another's question changed it"
+        assert queries == set(QUERIES), "a query was not asked"
 
     def _asked_by_another(self, query: str) -> None:
         """The other tenant asks the same, unheard."""
