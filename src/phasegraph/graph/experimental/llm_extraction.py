@@ -279,8 +279,7 @@ class AnswerCache:
             if not self._told:
                 self._told = True
                 warn(
-                    f"{self.folder}: answers cannot be stored in this folder: {error}. A later run asks the model "
-                    "again",
+                    f"{self.folder}: answers cannot be stored in this folder; a later run asks again: {error}",
                     stacklevel=3,
                 )
 
