@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import select
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -24,9 +26,14 @@ _ROUND, _QUEUE = 32, 2048
 
 While data is unread, at most as many connections as one round accepts may exist above the connection limit.
 """
+_BODY = 1.0
+"""Maximum seconds for which a request's body may arrive before the request is passed on without the rest of its body.
+"""
 _SPARE = 128
 """Number of file descriptors reserved for files and other sockets."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_HEAD_ENDS = re.compile(rb"\n\r?\n")
+_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,6})[ \t]*\r?\n", re.IGNORECASE)
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -114,6 +121,13 @@ class Door:
             held[one] = held.pop(one)
         return unsent if found is None else found
 
+    def replace(self, connection: object, other: object) -> None:
+        """Register `other` in place of `connection`; both have the same client, so no limit is checked."""
+        address = self._address[connection]
+        self.leave(connection)
+        self._held.setdefault(address, {})[other] = None
+        self._address[other] = address
+
     def leave(self, connection: object) -> None:
         """Remove a lost connection."""
         address = self._address.pop(connection, None)
@@ -123,13 +137,15 @@ class Door:
                 del self._held[address]
 
 
-def protocol(door: Door) -> type[asyncio.Protocol]:
-    """Return the protocol class for ``uvicorn.Config(http=…)``: uvicorn's h11 protocol with the limits of `door`."""
+def protocol(door: Door) -> Any:
+    """Return the protocol for ``uvicorn.Config(http=…)``: uvicorn's h11 protocol with the limits of `door`.
+
+    Uvicorn gets a connection only when its first request has arrived (:class:`_Arriving`).
+    """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class LimitedProtocol(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
-        _admitted = False
 
         @property
         def waits(self) -> bool:
@@ -142,21 +158,9 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
         def unread(self) -> bool:
             """True if data has arrived that the event loop has not read yet."""
-            return _unread(self)
-
-        def connection_made(self, transport: Any) -> None:
-            peer = transport.get_extra_info("peername")
-            self._admitted = door.admit(self, peer[0] if isinstance(peer, tuple) else "")
-            if not self._admitted:
-                transport.write(_FULL)
-                transport.close()
-                return
-            super().connection_made(transport)
-            self._begin()
+            return not self.flow.read_paused and _unread(self.transport)
 
         def data_received(self, data: bytes) -> None:
-            if not self._admitted:
-                return
             super().data_received(data)
             door.read(self)
             if self.cycle is not None and not self.cycle.response_complete:
@@ -167,8 +171,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._end()
             door.leave(self)
-            if self._admitted:
-                super().connection_lost(exc)
+            super().connection_lost(exc)
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -202,7 +205,99 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
                 self.transport.close()
                 self._begin()  # abort if the client does not read
 
-    return LimitedProtocol
+    def arriving(server_state: Any, **given: Any) -> _Arriving:
+        return _Arriving(door, server_state.connections, lambda: LimitedProtocol(server_state=server_state, **given))
+
+    return arriving
+
+
+class _Arriving(asyncio.Protocol):
+    """A connection until its first request has arrived; uvicorn's protocol then takes its place.
+
+    Hostile clients open very many connections whose requests never arrive. Each of them would cost several times as
+    much processor time with uvicorn's protocol, and an incomplete body would also occupy a task.
+    """
+
+    waits = True
+
+    def __init__(self, door: Door, connections: set[Any], following: Callable[[], Any]) -> None:
+        self._door, self._connections, self._following = door, connections, following
+        self._data = b""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def unread(self) -> bool:
+        """True if data has arrived that the event loop has not read yet."""
+        return _unread(self.transport)
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        peer = transport.get_extra_info("peername")
+        if self._door.admit(self, peer[0] if isinstance(peer, tuple) else ""):
+            self._connections.add(self)
+            self._timer = asyncio.get_running_loop().call_later(self._door.slowest, self._late)
+        else:
+            transport.write(_FULL)
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._timer is None:
+            return  # the connection was refused
+        head = _HEAD_ENDS.search(self._data)
+        self._data += data
+        missing = _missing(self._data)
+        if missing == "":
+            self._pass_on()
+            return
+        self._door.read(self)
+        if missing == "body" and head is None:
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(_BODY, self._pass_on)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.shutdown()
+
+    def shutdown(self) -> None:
+        """Close the connection."""
+        self._forget()
+        self._door.leave(self)
+        self.transport.abort()
+
+    def _forget(self) -> None:
+        self._connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self.transport.write(_LATE)
+        self.transport.close()
+
+    def _pass_on(self) -> None:
+        """Let uvicorn's protocol take the place of this one."""
+        if self.transport.is_closing():
+            return
+        self._forget()
+        following = self._following()
+        self._door.replace(self, following)
+        self.transport.set_protocol(following)
+        following.connection_made(self.transport)
+        following.data_received(self._data)
+
+
+def _missing(data: bytes) -> str:
+    """Return which part of a request is missing: "head" or "body"; "" if none is.
+
+    The result is also "" if the request can already be refused, or if only uvicorn's protocol can judge it.
+    """
+    if len(data) > LARGEST_HEAD or data[0] < 0x21:  # h11 refuses such a first byte; it is usual in TLS
+        return ""
+    end = _HEAD_ENDS.search(data)
+    if end is None:
+        return "head"
+    length = _LENGTH.search(data, 0, end.end())
+    if length is None or b"expect:" in data[: end.end()].lower():
+        return ""
+    return "body" if len(data) - end.end() < int(length[1]) else ""
 
 
 class _Listening(socket.socket):
@@ -212,13 +307,10 @@ class _Listening(socket.socket):
         super().listen(_QUEUE)
 
 
-def _unread(connection: Any) -> bool:
-    """Return True if a connection has unread data, or was closed by the client.
-
-    Return False if reading from the connection is paused, or its socket is closed.
-    """
-    made = connection.transport.get_extra_info("socket")
-    if connection.flow.read_paused or made.fileno() < 0:
+def _unread(transport: Any) -> bool:
+    """Return True if a connection has unread data, or was closed by the client; False if its socket is closed."""
+    made = transport.get_extra_info("socket")
+    if made.fileno() < 0:
         return False
     if not hasattr(select, "poll"):
         return bool(select.select([made], [], [], 0)[0])
