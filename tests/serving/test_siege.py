@@ -593,7 +593,7 @@ def test_a_request_goes_to_a_worker_thread_once(index, monkeypatch):
 def test_a_tenant_that_is_limited_does_not_look_modest():
     clock = [0.0]
     turns = Turns(4, each=1, queue=1, now=lambda: clock[0])
-    used(turns, clock, floods=1.0, few=3.0, other=3.0)
+    used(turns, clock, floods=1.0, few=1.9, other=1.9)
 
     async def run():
         leave, now = asyncio.Event(), []
@@ -953,3 +953,180 @@ def test_a_round_of_the_event_loop_accepts_few_connections_and_many_may_wait(mon
     finally:
         sys.setswitchinterval(before)
     assert (seen[0].loop, seen[0].backlog, asked[-1]) == ("asyncio", 32, 2048)
+
+
+@contextlib.asynccontextmanager
+async def h11_server(app, door):
+    """A server of an ASGI application with the limits of a door: its port."""
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+    config, state = Config(app, log_level="error", access_log=False), ServerState()
+    config.load()
+    made, _ = listening("127.0.0.1", 0)
+    kind = protocol(door)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: kind(config=config, server_state=state, app_state={}), sock=made
+    )
+    async with server:
+        yield made.getsockname()[1]
+        for one in list(state.connections):
+            one.shutdown()
+
+
+async def bodies(scope, receive, send):
+    """Answer with the body of the request."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+PARTS = [HALF, b"Content-Length: 4\r\nConnection: close\r\n", b"\r\n", b"bo", b"dy"]
+
+
+@pytest.mark.parametrize("parts", [PARTS, [b"".join(PARTS).replace(b"\r\n", b"\n")]])
+def test_a_request_costs_uvicorn_nothing_until_it_has_arrived(monkeypatch, parts):
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    made, plain = [], H11Protocol.__init__
+    monkeypatch.setattr(H11Protocol, "__init__", lambda self, **given: made.append(self) or plain(self, **given))
+
+    async def run():
+        door = Door()
+        async with h11_server(bodies, door) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            for part in parts[:-1]:
+                writer.write(part)
+                await asyncio.sleep(0.02)
+                assert not made
+            writer.write(parts[-1])
+            async with asyncio.timeout(PATIENCE):
+                said = await reader.read()
+            writer.close()
+        return said, len(made)
+
+    said, count = asyncio.run(run())
+    assert (said.split()[1], said.split(b"\r\n\r\n")[1][:6], count) == (b"200", b"4\r\nbod", 1)
+
+
+def test_a_body_that_is_slow_is_passed_on_without_its_end(monkeypatch):
+    from phasegraph.apps.server import connections
+
+    monkeypatch.setattr(connections, "_BODY", 0.0)
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(await receive())
+        await send({"type": "http.response.start", "status": 401, "headers": [(b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def run():
+        async with h11_server(app, Door()) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"".join(PARTS[:-1]))
+            async with asyncio.timeout(PATIENCE):
+                said = await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+        return int(said.split()[1])
+
+    assert asyncio.run(run()) == 401
+    assert seen == [{"type": "http.request", "body": b"bo", "more_body": True}]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01",  # TLS
+        HALF + b"X: " + b"x" * 20_000,
+        HALF + b"Content-Length: 1000000000\r\n\r\n",
+        HALF + b"Content-Length: 4\r\nExpect: 100-continue\r\n\r\n",
+        HALF + b"Transfer-Encoding: chunked\r\n\r\n4\r\nbody",
+    ],
+)
+def test_what_only_uvicorn_can_judge_is_passed_on_at_once(monkeypatch, data):
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    made, plain = [], H11Protocol.__init__
+    monkeypatch.setattr(H11Protocol, "__init__", lambda self, **given: made.append(self) or plain(self, **given))
+
+    async def run():
+        async with h11_server(bodies, Door()) as port:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(data)
+            async with asyncio.timeout(PATIENCE):
+                while not made:
+                    await asyncio.sleep(0)
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_refusals_follow_each_other_and_wait_for_at_most_ten_seconds(monkeypatch):
+    delays = []
+
+    async def sleep(seconds):
+        delays.append(seconds)
+
+    async def run():
+        gate = Gate({"x" * 16: None, "y" * 16: None})
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=gate), base_url="http://x") as client:
+            monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
+            monkeypatch.setattr(asyncio, "sleep", sleep)
+            return [(await client.post("/search")).status_code for _ in range(101)]
+
+    assert set(asyncio.run(run())) == {401}
+    assert [round(one, 6) for one in delays[:3]] == [1.0, 1.1, 1.2]
+    assert [round(one, 6) for one in delays[-12:]] == [9.9, *[10.0] * 11]
+
+
+def test_long_requests_never_hold_all_slots():
+    turns = Turns(4, each=1)
+
+    async def run():
+        for tenant, size, seconds in (("short", 6, 0.01), ("other", 6, 0.01), ("long", 12, 0.06)):
+            async with turns.place(tenant, size):
+                SPENT.get().append(seconds)
+        leave, now = asyncio.Event(), []
+
+        async def request(tenant, size):
+            async with turns.place(tenant, size):
+                now.append((tenant, size))
+                await leave.wait()
+
+        asked = [("long", 12), ("a", 12), ("b", 13), ("short", 6), ("other", 6)]
+        tasks = [asyncio.create_task(request(*one)) for one in asked]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        before = list(now)
+        leave.set()
+        await asyncio.gather(*tasks)
+        return before, sorted(now) == sorted(asked), turns._long
+
+    assert asyncio.run(run()) == ([("long", 12), ("short", 6), ("other", 6)], True, 0)
+
+
+def test_without_other_tenants_no_request_is_long():
+    turns = Turns(4, each=4)
+
+    async def run():
+        async with turns.place("only", 6):
+            SPENT.get().append(0.01)
+        leave, now = asyncio.Event(), []
+
+        async def request():
+            async with turns.place("only", 12):
+                now.append(1)
+                await leave.wait()
+
+        tasks = [asyncio.create_task(request()) for _ in range(4)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        leave.set()
+        before = len(now)
+        await asyncio.gather(*tasks)
+        return before
+
+    assert asyncio.run(run()) == 4

@@ -19,6 +19,8 @@ _HALF, _NOTHING = 10.0, 1e-3
 """Half-life, in seconds, of a tenant's recent processor time; processor seconds below which a tenant is inactive."""
 _ABOVE, _REST = 1.25, 3.0
 """A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
+_LONG, _LEAST_LONG = 2.0, 0.02
+"""A request is long above `_LONG` times the usual processor time of other tenants, and above `_LEAST_LONG` seconds."""
 _MOST_SHARES = 4.0
 """Maximum processor time of one tenant that counts in the average, in fair shares of one processor."""
 _REQUEST = 0.002
@@ -40,8 +42,14 @@ class Turns:
     If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
     tenant whose recent requests asked for the least processor time. A refused request also counts, with the usual time
-    of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. Until a tenant's usual
-    time is known, its requests count with the usual time of the tenant with the longest requests.
+    of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. The usual time depends
+    on the size of a request, because long questions take long. Until a tenant's usual time for a size is known, its
+    requests count with the usual time of the tenant with the longest requests of this size, or of any size.
+
+    A request is long if it usually takes much more processor time than the requests of the other tenants. A request of
+    a size that no tenant has sent yet counts as long. Long requests together get at most a quarter of the slots.
+    Otherwise, they would sometimes hold all slots. The short requests of all other tenants would then have to wait for
+    their end, although no tenant asks for more than its share.
 
     A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
     its slot would not show this: while heavy requests run, every request takes long. Heavy tenants together get at most
@@ -60,22 +68,30 @@ class Turns:
     ) -> None:
         self._most, self._each, self._queue, self._patience, self._now = most, each, queue, patience, now
         self._busy: Counter[Hashable] = Counter()
-        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[Hashable, deque[tuple[asyncio.Future[bool], float]]] = {}  # with the expected time
         self._asked: dict[Hashable, tuple[float, float]] = {}  # processor seconds, and the time of the last update
         self._usual: dict[Hashable, float] = {}  # processor seconds of a request
+        self._usual_of_size: dict[int, dict[Hashable, float]] = {}
+        self._long = 0  # slots that long requests hold
         self._usually_takes: dict[Hashable, float] = {}
         self._rested = -math.inf  # the time until which heavy tenants make way for others
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def place(self, tenant: Hashable) -> AsyncIterator[None]:
-        """Reserve a slot for a ``with`` block; raise BusyError if the queue is full or no slot becomes free in time."""
-        expected = self._usual.get(tenant, max(self._usual.values(), default=0.0))
+    async def place(self, tenant: Hashable, size: int = 0) -> AsyncIterator[None]:
+        """Reserve a slot for a ``with`` block; raise BusyError if the queue is full or no slot becomes free in time.
+
+        `size` is the size class of the request, a small number.
+        """
+        of_size = self._usual_of_size.setdefault(size, {})
+        known = of_size or self._usual
+        expected = of_size.get(tenant, max(known.values(), default=0.0))
         self._ask(tenant, expected)
-        if tenant not in self._waiting and self._free(tenant, self._heavy()):
-            self._busy[tenant] += 1
+        length = expected if of_size else math.inf
+        if tenant not in self._waiting and self._free(tenant, length, self._heavy()):
+            long = self._take(tenant, length)
         else:
-            await self._wait(tenant)
+            long = await self._wait(tenant, length)
         begun, jobs = self._now(), list[float]()
         before = SPENT.set(jobs)
         try:
@@ -84,11 +100,11 @@ class Turns:
             SPENT.reset(before)
             took, spent = self._now() - begun, _REQUEST + sum(jobs)
             self._ask(tenant, spent - expected)
-            for usual, now in ((self._usual, spent), (self._usually_takes, took)):
+            for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
                 usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
             if tenant in self._heavy():
                 self._rested = self._now() + _REST * took
-            self._give_back(tenant)
+            self._give_back(tenant, long)
 
     def _ask(self, tenant: Hashable, seconds: float) -> None:
         now = self._now()
@@ -100,39 +116,59 @@ class Turns:
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
+    def _take(self, tenant: Hashable, length: float) -> bool:
+        """Give a slot to a request; return True if the request is long."""
+        long = self._is_long(tenant, length)
+        self._busy[tenant] += 1
+        self._long += long
+        return long
+
+    def _active(self) -> set[Hashable]:
+        """Return the tenants that have a request, or had a request in the last `_HALF` seconds."""
+        now = self._now()
+        return {one for one, (_, then) in self._asked.items() if now - then < _HALF} | {*self._busy, *self._waiting}
+
+    def _is_long(self, tenant: Hashable, length: float) -> bool:
+        """Return True if a request is long, compared with the lower median of the usual times of other active tenants.
+
+        Without other active tenants, no request is long. `length` is the expected processor time of the request.
+        """
+        if length <= _LEAST_LONG:
+            return False
+        usual = sorted(self._usual[one] for one in self._active() if one != tenant and one in self._usual)
+        return bool(usual) and length > _LONG * usual[(len(usual) - 1) // 2]
+
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
 
-        A tenant is active if it has a request, or had a request in the last `_HALF` seconds. Otherwise, tenants that
-        stopped would lower the average, and tenants that ask all the time would be heavy. In the average, the time of
-        each tenant counts up to four times an equal share of one processor. Otherwise, a tenant with very many requests
-        would raise the average so far that other heavy tenants would not exceed it. If all active tenants are heavy,
-        the result is empty.
+        Tenants that stopped do not count. Otherwise, they would lower the average, and tenants that ask all the time
+        would be heavy. In the average, the time of each tenant counts up to four times an equal share of one processor.
+        Otherwise, a tenant with very many requests would raise the average so far that other heavy tenants would not
+        exceed it. If all active tenants are heavy, the result is empty.
         """
         now = self._now()
-        active = {one for one, (_, then) in self._asked.items() if now - then < _HALF} | {*self._busy, *self._waiting}
-        asked = {one: seconds for one in active if (seconds := self._recently(one, now))}
+        asked = {one: seconds for one in self._active() if (seconds := self._recently(one, now))}
         most = _MOST_SHARES * _HALF / math.log(2) / max(1, len(asked))
         average = sum(min(most, seconds) for seconds in asked.values()) / max(1, len(asked))
         heavy = {one for one, seconds in asked.items() if seconds > _ABOVE * average}
         return heavy if len(heavy) < len(asked) else set()  # they slow down nobody else
 
-    async def _wait(self, tenant: Hashable) -> None:
-        line = self._waiting.get(tenant, ())
-        if len(line) >= self._queue:
+    async def _wait(self, tenant: Hashable, length: float) -> bool:
+        """Wait for a slot; return True if the request got it as a long request."""
+        if len(self._waiting.get(tenant, ())) >= self._queue:
             raise self._busy_error(tenant, f"the server is busy: {self._queue} of your requests are already waiting")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         line = self._waiting.setdefault(tenant, deque())
-        line.append(turn)
+        line.append((turn, length))
         try:
             async with asyncio.timeout(self._patience):
-                await turn
+                return await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._give_back(tenant)  # the slot became free just as the wait ended
+                self._give_back(tenant, turn.result())  # the slot became free just as the wait ended
             else:
                 with suppress(ValueError):  # a free slot was for this request, which had just left
-                    line.remove(turn)
+                    line.remove((turn, length))
                 self._forget(tenant)
             if isinstance(error, TimeoutError):
                 raise self._busy_error(
@@ -146,7 +182,8 @@ class Turns:
         error.retry_after = min(_LONGEST_RETRY, max(1, math.ceil(rounds * self._usually_takes.get(tenant, 0.0))))
         return error
 
-    def _give_back(self, tenant: Hashable) -> None:
+    def _give_back(self, tenant: Hashable, long: bool) -> None:
+        self._long -= long
         self._busy[tenant] -= 1
         if not self._busy[tenant]:
             del self._busy[tenant]
@@ -155,16 +192,15 @@ class Turns:
     def _hand_out(self) -> None:
         """Give free slots to waiting requests."""
         heavy = self._heavy()
-        while ready := [one for one in self._waiting if self._free(one, heavy)]:
+        while ready := [one for one, line in self._waiting.items() if self._free(one, line[0][1], heavy)]:
             now = self._now()
             following = min(ready, key=lambda one: (self._busy[one], self._recently(one, now)))
             line = self._waiting.pop(following)
-            turn = line.popleft()
+            turn, length = line.popleft()
             if line:
                 self._waiting[following] = line  # the tenant moves to the end of the line
             if not turn.done():
-                turn.set_result(None)
-                self._busy[following] += 1
+                turn.set_result(self._take(following, length))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -172,12 +208,15 @@ class Turns:
         if rest > 0 and not heavy.isdisjoint(self._waiting):
             self._timer = asyncio.get_running_loop().call_later(rest, self._hand_out)
 
-    def _free(self, tenant: Hashable, heavy: Collection[Hashable]) -> bool:
+    def _free(self, tenant: Hashable, length: float, heavy: Collection[Hashable]) -> bool:
+        few = max(1, self._most // 4)
         if self._busy.total() >= self._most or self._busy[tenant] >= self._each:
+            return False
+        if self._long >= few and self._is_long(tenant, length):
             return False
         if tenant not in heavy:
             return True
-        if sum(self._busy[one] for one in heavy) >= max(1, self._most // 4):
+        if sum(self._busy[one] for one in heavy) >= few:
             return False
         return self._now() >= self._rested or all(one in heavy for one in (*self._busy, *self._waiting))
 

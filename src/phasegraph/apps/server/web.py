@@ -167,7 +167,7 @@ class Gate:
             await _say(send, 413, f"a request must have at most {LARGEST_BODY} bytes")
             return
         try:
-            async with self._turns.place(id(app)):
+            async with self._turns.place(id(app), len(body).bit_length()):
                 await app(scope, _again(body, receive), send)
         except BusyError as error:
             await self._put_off(scope, id(app))
