@@ -26,9 +26,6 @@ _ROUND, _QUEUE = 32, 2048
 
 While data is unread, at most as many connections as one round accepts may exist above the connection limit.
 """
-_BODY = 1.0
-"""Maximum seconds for which a request's body may arrive before the request is passed on without the rest of its body.
-"""
 _SPARE = 128
 """Number of file descriptors reserved for files and other sockets."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -242,16 +239,11 @@ class _Arriving(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._timer is None:
             return  # the connection was refused
-        head = _HEAD_ENDS.search(self._data)
         self._data += data
-        missing = _missing(self._data)
-        if missing == "":
+        if _missing(self._data):
+            self._door.read(self)
+        else:
             self._pass_on()
-            return
-        self._door.read(self)
-        if missing == "body" and head is None:
-            self._timer.cancel()
-            self._timer = asyncio.get_running_loop().call_later(_BODY, self._pass_on)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.shutdown()
@@ -269,13 +261,16 @@ class _Arriving(asyncio.Protocol):
             self._timer = None
 
     def _late(self) -> None:
-        self.transport.write(_LATE)
-        self.transport.close()
+        if self.transport.is_closing():
+            return
+        if _missing(self._data) == "body":
+            self._pass_on()  # the application decides how long it waits for the rest
+        else:
+            self.transport.write(_LATE)
+            self.transport.close()
 
     def _pass_on(self) -> None:
         """Let uvicorn's protocol take the place of this one."""
-        if self.transport.is_closing():
-            return
         self._forget()
         following = self._following()
         self._door.replace(self, following)
@@ -289,7 +284,7 @@ def _missing(data: bytes) -> str:
 
     The result is also "" if the request can already be refused, or if only uvicorn's protocol can judge it.
     """
-    if len(data) > LARGEST_HEAD or data[0] < 0x21:  # h11 refuses such a first byte; it is usual in TLS
+    if len(data) > LARGEST_HEAD or b"" < data[:1] < b"!":  # h11 refuses such a first byte; it is usual in TLS
         return ""
     end = _HEAD_ENDS.search(data)
     if end is None:
