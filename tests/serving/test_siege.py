@@ -593,7 +593,7 @@ def test_a_request_goes_to_a_worker_thread_once(index, monkeypatch):
 def test_a_tenant_that_is_limited_does_not_look_modest():
     clock = [0.0]
     turns = Turns(4, each=1, queue=1, now=lambda: clock[0])
-    used(turns, clock, floods=1.0, few=1.9, other=1.9)
+    used(turns, clock, floods=1.0, few=3.0, other=3.0)
 
     async def run():
         leave, now = asyncio.Event(), []
@@ -1100,7 +1100,7 @@ def test_long_requests_never_hold_all_slots():
         before = list(now)
         leave.set()
         await asyncio.gather(*tasks)
-        return before, sorted(now) == sorted(asked), turns._long
+        return before, sorted(now) == sorted(asked), turns._long.total()
 
     assert asyncio.run(run()) == ([("long", 12), ("short", 6), ("other", 6)], True, 0)
 
@@ -1127,3 +1127,37 @@ def test_without_other_tenants_no_request_is_long():
         return before
 
     assert asyncio.run(run()) == 4
+
+
+def test_after_a_long_request_the_next_long_request_waits_while_others_ask():
+    clock = [0.0]
+    turns = Turns(4, each=1, now=lambda: clock[0])
+
+    async def run():
+        for tenant, size, seconds in (("short", 6, 0.01), ("other", 6, 0.01), ("long", 12, 0.06)):
+            async with turns.place(tenant, size):
+                SPENT.get().append(seconds)
+                clock[0] += seconds
+        clock[0] += 1.0
+        seen, leaves = [], {one: asyncio.Event() for one in ("short", "long", "next")}
+
+        async def request(tenant, size, name):
+            async with turns.place(tenant, size):
+                seen.append(name)
+                await leaves[name].wait()
+
+        asked = [("short", 6, "short"), ("long", 12, "long"), ("a", 12, "next")]
+        tasks = [asyncio.create_task(request(*one)) for one in asked]
+        steps = []
+        for change in ("", "long", "short"):
+            if change:
+                leaves[change].set()
+                clock[0] += 0.01
+            for _ in range(20):
+                await asyncio.sleep(0)
+            steps.append(list(seen))
+        leaves["next"].set()
+        await asyncio.gather(*tasks)
+        return steps
+
+    assert asyncio.run(run()) == [["short", "long"], ["short", "long"], ["short", "long", "next"]]

@@ -20,7 +20,7 @@ _HALF, _NOTHING = 10.0, 1e-3
 _ABOVE, _REST = 1.25, 3.0
 """A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
 _LONG, _LEAST_LONG = 2.0, 0.02
-"""A request is long above `_LONG` times the usual processor time of other tenants, and above `_LEAST_LONG` seconds."""
+"""A request is long above `_LONG` times the usual processor time of most tenants, and above `_LEAST_LONG` seconds."""
 _MOST_SHARES = 4.0
 """Maximum processor time of one tenant that counts in the average, in fair shares of one processor."""
 _REQUEST = 0.002
@@ -46,15 +46,15 @@ class Turns:
     on the size of a request, because long questions take long. Until a tenant's usual time for a size is known, its
     requests count with the usual time of the tenant with the longest requests of this size, or of any size.
 
-    A request is long if it usually takes much more processor time than the requests of the other tenants. A request of
-    a size that no tenant has sent yet counts as long. Long requests together get at most a quarter of the slots.
-    Otherwise, they would sometimes hold all slots. The short requests of all other tenants would then have to wait for
-    their end, although no tenant asks for more than its share.
-
     A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
     its slot would not show this: while heavy requests run, every request takes long. Heavy tenants together get at most
     a quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the time:
     after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
+
+    The same limits apply to long requests together. A request is long if it usually takes much more processor time than
+    the requests of most tenants. A request of a size that no tenant has sent yet counts as long. Without these limits,
+    long requests would sometimes hold all slots. All short requests would then have to wait for their end, although no
+    tenant asks for more than its share.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Turns:
         self._asked: dict[Hashable, tuple[float, float]] = {}  # processor seconds, and the time of the last update
         self._usual: dict[Hashable, float] = {}  # processor seconds of a request
         self._usual_of_size: dict[int, dict[Hashable, float]] = {}
-        self._long = 0  # slots that long requests hold
+        self._long: Counter[Hashable] = Counter()  # slots that long requests of each tenant hold
         self._usually_takes: dict[Hashable, float] = {}
-        self._rested = -math.inf  # the time until which heavy tenants make way for others
+        self._rested = -math.inf  # the time until which heavy tenants and long requests make way for others
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
@@ -88,8 +88,9 @@ class Turns:
         expected = of_size.get(tenant, max(known.values(), default=0.0))
         self._ask(tenant, expected)
         length = expected if of_size else math.inf
-        if tenant not in self._waiting and self._free(tenant, length, self._heavy()):
-            long = self._take(tenant, length)
+        heavy, longest = self._heavy(), self._longest()
+        if tenant not in self._waiting and self._free(tenant, length, heavy, longest):
+            long = self._take(tenant, length > longest)
         else:
             long = await self._wait(tenant, length)
         begun, jobs = self._now(), list[float]()
@@ -102,7 +103,7 @@ class Turns:
             self._ask(tenant, spent - expected)
             for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
                 usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
-            if tenant in self._heavy():
+            if long or tenant in self._heavy():
                 self._rested = self._now() + _REST * took
             self._give_back(tenant, long)
 
@@ -116,11 +117,10 @@ class Turns:
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
-    def _take(self, tenant: Hashable, length: float) -> bool:
-        """Give a slot to a request; return True if the request is long."""
-        long = self._is_long(tenant, length)
+    def _take(self, tenant: Hashable, long: bool) -> bool:
+        """Give a slot to a request; return whether the request is long."""
         self._busy[tenant] += 1
-        self._long += long
+        self._long[tenant] += long
         return long
 
     def _active(self) -> set[Hashable]:
@@ -128,15 +128,13 @@ class Turns:
         now = self._now()
         return {one for one, (_, then) in self._asked.items() if now - then < _HALF} | {*self._busy, *self._waiting}
 
-    def _is_long(self, tenant: Hashable, length: float) -> bool:
-        """Return True if a request is long, compared with the lower median of the usual times of other active tenants.
+    def _longest(self) -> float:
+        """Return the expected processor time above which a request is long.
 
-        Without other active tenants, no request is long. `length` is the expected processor time of the request.
+        The usual times of active tenants are compared by their lower median. With one tenant, no request is long.
         """
-        if length <= _LEAST_LONG:
-            return False
-        usual = sorted(self._usual[one] for one in self._active() if one != tenant and one in self._usual)
-        return bool(usual) and length > _LONG * usual[(len(usual) - 1) // 2]
+        usual = sorted(self._usual[one] for one in self._active() if one in self._usual)
+        return max(_LEAST_LONG, _LONG * usual[(len(usual) - 1) // 2]) if len(usual) > 1 else math.inf
 
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
@@ -183,7 +181,7 @@ class Turns:
         return error
 
     def _give_back(self, tenant: Hashable, long: bool) -> None:
-        self._long -= long
+        self._long[tenant] -= long
         self._busy[tenant] -= 1
         if not self._busy[tenant]:
             del self._busy[tenant]
@@ -191,8 +189,8 @@ class Turns:
 
     def _hand_out(self) -> None:
         """Give free slots to waiting requests."""
-        heavy = self._heavy()
-        while ready := [one for one, line in self._waiting.items() if self._free(one, line[0][1], heavy)]:
+        heavy, longest = self._heavy(), self._longest()
+        while ready := [one for one, line in self._waiting.items() if self._free(one, line[0][1], heavy, longest)]:
             now = self._now()
             following = min(ready, key=lambda one: (self._busy[one], self._recently(one, now)))
             line = self._waiting.pop(following)
@@ -200,25 +198,28 @@ class Turns:
             if line:
                 self._waiting[following] = line  # the tenant moves to the end of the line
             if not turn.done():
-                turn.set_result(self._take(following, length))
+                turn.set_result(self._take(following, length > longest))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         rest = self._rested - self._now()
-        if rest > 0 and not heavy.isdisjoint(self._waiting):
+        if rest > 0 and any(one in heavy or line[0][1] > longest for one, line in self._waiting.items()):
             self._timer = asyncio.get_running_loop().call_later(rest, self._hand_out)
 
-    def _free(self, tenant: Hashable, length: float, heavy: Collection[Hashable]) -> bool:
-        few = max(1, self._most // 4)
+    def _free(self, tenant: Hashable, length: float, heavy: Collection[Hashable], longest: float) -> bool:
         if self._busy.total() >= self._most or self._busy[tenant] >= self._each:
             return False
-        if self._long >= few and self._is_long(tenant, length):
-            return False
-        if tenant not in heavy:
+        long, few = length > longest, max(1, self._most // 4)
+        if tenant not in heavy and not long:
             return True
-        if sum(self._busy[one] for one in heavy) >= few:
+        if long and self._long.total() >= few:
             return False
-        return self._now() >= self._rested or all(one in heavy for one in (*self._busy, *self._waiting))
+        if tenant in heavy and sum(self._busy[one] for one in heavy) >= few:
+            return False
+        return self._now() >= self._rested or not (
+            any(one not in heavy and slots > self._long[one] for one, slots in self._busy.items())
+            or any(one not in heavy and line[0][1] <= longest for one, line in self._waiting.items())
+        )
 
     def _forget(self, tenant: Hashable) -> None:
         if not self._waiting.get(tenant):
