@@ -211,8 +211,8 @@ def protocol(door: Door) -> Any:
 class _Arriving(asyncio.Protocol):
     """A connection until its first request has arrived; uvicorn's protocol then takes its place.
 
-    Hostile clients open very many connections whose requests never arrive. Each of them would cost several times as
-    much processor time with uvicorn's protocol, and an incomplete body would also occupy a task.
+    Hostile clients open very many connections whose requests never arrive. Each of them would cost more than
+    one and a half times as much processor time with uvicorn's protocol, and an incomplete body would occupy a task.
     """
 
     waits = True
