@@ -37,10 +37,10 @@ def test_a_process_that_is_killed_leaves_the_old_folder_or_the_new(command: str,
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the calls of POSIX are watched")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_disk_that_is_full_at_any_write_leaves_the_old_folder_or_the_new(
+def test_a_disk_that_is_full_at_a_write_leaves_the_old_folder_or_the_new(
     command: str, tool: Any, tmp_path: Path
 ) -> None:
-    outcomes = list(tool.full_disks(command, tmp_path))
+    outcomes = list(tool.full_disks(command, 12, tmp_path))
     assert len(outcomes) > 2
     assert set(outcomes) <= {"old", "new"}
     assert "old" in outcomes
