@@ -1,7 +1,7 @@
 """Checks of arguments; each error names the argument, the requirement and the value that was given.
 
 A check returns the value in the type that the caller needs. It raises InvalidTypeError for a wrong type, and
-InvalidInputError for a wrong value.
+InvalidInputError for a wrong value. :func:`file_error` makes the error for a value that was read from a file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar, cast
 
@@ -176,6 +177,12 @@ def check_keys(owner: str, data: object, known: Collection[str], *, required: It
         if name not in data:
             raise InvalidInputError(f"{owner} needs the field {name!r}; it was not given")
     return dict(data)
+
+
+def file_error(path: Path, line: int | None, message: str) -> InvalidInputError:
+    """Return an InvalidInputError whose message starts with ``path:line:``, or with ``path:`` if `line` is None."""
+    where = f"{path}:{line}" if line is not None else f"{path}"
+    return InvalidInputError(f"{where}: {message}")
 
 
 _HINTS = {

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._support.jsonl import file_error, flag_field, id_list, objects_of, text_field
+from phasegraph._support.jsonl import flag_field, id_list, objects_of, text_field
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import Float32Array, IntArray
-from phasegraph._support.validation import check_range, check_text
+from phasegraph._support.validation import check_range, check_text, file_error
 from phasegraph._support.vector_files import read_vectors
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.judgements import Judgement, Span, judgement_from_spans

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph._support.jsonl import file_error, id_list, objects_of
+from phasegraph._support.jsonl import id_list, objects_of
+from phasegraph._support.validation import file_error
 from phasegraph.evaluation.datasets import Passage, Query, queries_of
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.graph.model.entity_graph import EntityGraph

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from phasegraph._support.jsonl import file_error
 from phasegraph._support.typing import IntArray
+from phasegraph._support.validation import file_error
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query
 
