@@ -155,6 +155,25 @@ def check_names(name: str, value: object) -> tuple[str, ...]:
     return names
 
 
+def check_ids(owner: str, ids: object, what: str = "an id") -> None:
+    """Raise InvalidTypeError if an id is not text, such as an (id, score) pair.
+
+    The message starts with `owner`, for example the name of a system, and says what to pass instead. `what` is the word
+    for an id in the message.
+    """
+    if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
+        raise InvalidTypeError(f"{owner}: ids must be a sequence of text, best first; got {ids!r:.80}")
+    for one in ids:
+        if not isinstance(one, str):
+            pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
+            advice = (
+                "pass the ids alone, [identifier for identifier, score in hits]"
+                if pair
+                else "pass text, such as str(id)"
+            )
+            raise InvalidTypeError(f"{owner}: {what} must be text; got {one!r:.80}; {advice}")
+
+
 def check_mapping(name: str, value: object) -> Mapping[str, Any]:
     """Check that the keys of a mapping are strings, and return the mapping read-only and sorted by key."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):

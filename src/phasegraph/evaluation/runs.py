@@ -16,9 +16,9 @@ import numpy as np
 
 from phasegraph._support.files import replace_file
 from phasegraph._support.jsonl import flag_field, id_list, lines_of, objects_of, text_field
-from phasegraph._support.validation import file_error
+from phasegraph._support.validation import check_ids, file_error
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
-from phasegraph.evaluation.judgements import Judgement, check_ids
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.ranking import Ranking
 
 
