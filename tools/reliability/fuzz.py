@@ -34,7 +34,8 @@ from phasegraph import Confidence, FusionPipeline, PhasegraphError, Ranking, Rec
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import ConfidenceModel
 from phasegraph.evaluation.datasets import load_dataset, read_corpus
-from phasegraph.evaluation.runs import read_predictions, read_qrels, read_run
+from phasegraph.evaluation.predicted_answers import read_predictions
+from phasegraph.evaluation.runs import read_qrels, read_run
 from phasegraph.graph import (  # fmt: skip
     ChunkGraph,
     GraphIndex,
