@@ -387,7 +387,7 @@ def test_nothing_is_left_to_fill_in(page: Path) -> None:
 
 
 def test_the_rows_of_the_table_are_all_in_the_reference():
-    from phasegraph.apps.cli.evaluate_systems import ADDED_BY, KNOWN
+    from phasegraph.apps.cli.system_choice import ADDED_BY, KNOWN
 
     page = (DOCS / "reference" / "data-and-measures.md").read_text(encoding="utf-8").partition("## Rows")[2]
     assert [name for name in [*KNOWN, *ADDED_BY] if f"`{name}`" not in page] == []

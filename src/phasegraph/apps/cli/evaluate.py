@@ -26,7 +26,6 @@ from phasegraph.apps.cli.evaluate_output import (
     show_sheet,
     write_pictures,
 )
-from phasegraph.apps.cli.evaluate_systems import KNOWN, added_systems, chosen_systems
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
     Embedder,
@@ -51,6 +50,7 @@ from phasegraph.apps.cli.output import (
     show_table,
     write_json,
 )
+from phasegraph.apps.cli.system_choice import KNOWN, added_systems, chosen_systems
 from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphWarning
 from phasegraph.evaluation import Evaluation
 from phasegraph.evaluation import evaluate as measure_retrievers
