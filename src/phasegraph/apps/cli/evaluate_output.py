@@ -174,7 +174,7 @@ def against_simple(
     return state, Sheet("default against the best simple way of each measure", columns, rows, [note])
 
 
-def judge(
+def protocol_part(
     tested: Table, signs: Table, goal: str, protocol: Protocol, parts: tuple[str, str]
 ) -> tuple[dict[str, object], Sheet]:
     """Apply a protocol to the differences from the baseline in the measure `goal`.
