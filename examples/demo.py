@@ -21,7 +21,8 @@ import numpy as np
 from rich.console import Console
 
 from phasegraph import DegradedError, FusionPipeline, MissingDependencyError, PhasegraphError, Ranking, Result
-from phasegraph.apps.cli.evaluate_output import OURS, as_text, meanings, title_of
+from phasegraph.apps.cli.evaluate_output import OURS, as_text, title_of
+from phasegraph.apps.cli.evaluate_report import meanings
 from phasegraph.apps.cli.explain import show_result
 from phasegraph.apps.cli.output import console, progress, show_table, write_json
 from phasegraph.embedding import named_embedder

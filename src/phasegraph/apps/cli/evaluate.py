@@ -24,8 +24,8 @@ from phasegraph.apps.cli.evaluate_output import (
     means_by,
     protocol_part,
     show_sheet,
-    write_pictures,
 )
+from phasegraph.apps.cli.evaluate_report import write_pictures
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
     Embedder,
