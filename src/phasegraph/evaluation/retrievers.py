@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from phasegraph._support.jsonl import objects_of
 from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
-from phasegraph.evaluation.datasets import Dataset, Passage, Query, groups_of, queries_of, read_corpus
+from phasegraph.evaluation.corpus_files import Passage, read_corpus
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import PAGE_MEASURES, Measure
+from phasegraph.evaluation.query_files import Query, groups_of, queries_of
 from phasegraph.evaluation.significance import p_text
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
