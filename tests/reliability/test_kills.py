@@ -30,8 +30,8 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_process_that_is_killed_leaves_the_old_folder_or_the_new(command: str, tool: Any, tmp_path: Path) -> None:
-    outcomes = list(tool.kills(command, 6, tmp_path))
-    assert len(outcomes) == 6
+    outcomes = list(tool.kills(command, 8, tmp_path))
+    assert len(outcomes) == 8
     assert set(outcomes) == ({"old"} if command in tool.UNCHANGED else {"old", "new"})
 
 
