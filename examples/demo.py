@@ -21,14 +21,16 @@ import numpy as np
 from rich.console import Console
 
 from phasegraph import DegradedError, FusionPipeline, MissingDependencyError, PhasegraphError, Ranking, Result
-from phasegraph.apps.cli.evaluate_output import OURS, as_text, meanings, title_of
+from phasegraph.apps.cli.evaluate_output import OURS, as_text, title_of
+from phasegraph.apps.cli.evaluate_report import meanings
 from phasegraph.apps.cli.explain import show_result
 from phasegraph.apps.cli.output import console, progress, show_table, write_json
 from phasegraph.embedding import named_embedder
-from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
+from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, Table, compare
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.peers import PEERS
+from phasegraph.evaluation.query_files import Query
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
 from phasegraph.graph import EntityGraph
 

@@ -61,6 +61,12 @@ INSIDE = {
     ],
     "graph.summaries": ["clusters", "models", "tree"],
     "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "corpus", "chroma"],
+    "evaluation": [
+        "judgements", "corpus_files", "query_files", "datasets", "own_questions", "natural_questions", "runs",
+        "significance", "measures", "splits", "triple_facts", "source_runs", "experiment", "peers", "abstention",
+        "tuning", "calibrated_system", "answering", "predicted_answers", "protocol", "recommendation", "report",
+        "ablation", "retrievers", "comparison",
+    ],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",

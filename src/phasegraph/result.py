@@ -80,7 +80,7 @@ class Evidence:
     position : int
         Position in the answer, from 1.
     score, fused : float
-        The published score in [0, 1], and the value of the fusion rule.
+        The final score in [0, 1], and the value of the fusion rule.
     bonus, prior : float
         The bonus is added to the contributions; the prior is multiplied with `fused` before ordering.
     sources : tuple of SourceEvidence
@@ -132,7 +132,7 @@ class Result:
     ids : tuple of str
         The ids of the k results, best first.
     scores : (k,) array of float
-        The published scores, in [0, 1]. A score does not depend on k and is comparable between answers of the same
+        The final scores, in [0, 1]. A score does not depend on k and is comparable between answers of the same
         sources. It is not a probability.
     fused : (k,) array of float
         The values of the fusion rule plus the bonuses. The contributions and bonuses of a result add up to its value.

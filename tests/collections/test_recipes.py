@@ -8,7 +8,8 @@ import pytest
 from collection import chunked, sampled
 from documents import Document, Section, html_changes, html_pages, manual_pages, markdown_pages, python_functions
 
-from phasegraph.evaluation.datasets import queries_of, read_corpus
+from phasegraph.evaluation.corpus_files import read_corpus
+from phasegraph.evaluation.query_files import queries_of
 
 PAGE = """<html><head><title>9.2. Backup</title></head><body>
 <div class="navheader">Prev</div><div class="sect1"><div class="titlepage"><h2>9.2. Backup</h2></div>

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from phasegraph.evaluation.comparison import Comparison, compare_own
-from phasegraph.evaluation.datasets import Passage, Query
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.query_files import Query
 
 PASSAGES = [Passage(name, "", f"The text of passage {name} is like no other text.") for name in "abcdefghij"]
 

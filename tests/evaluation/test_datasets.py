@@ -8,7 +8,8 @@ import pytest
 from tiny import edit_line, give_fields
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import load_dataset, read_corpus
+from phasegraph.evaluation.corpus_files import read_corpus
+from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.measures import Measure
 
 

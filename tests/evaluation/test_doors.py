@@ -7,11 +7,13 @@ import pytest
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation import evaluate
-from phasegraph.evaluation.datasets import Passage, Query, load_dataset
+from phasegraph.evaluation.corpus_files import Passage
+from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import Answers, System, compare, run_systems, run_within
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import ANSWER_MEASURES, MEASURES, Measure, score_run
 from phasegraph.evaluation.peers import ensemble
+from phasegraph.evaluation.query_files import Query
 from phasegraph.evaluation.runs import Run, check_judged, write_run
 from phasegraph.evaluation.source_runs import ExperimentInput
 from phasegraph.ranking import Ranking

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from phasegraph.evaluation.datasets import Passage
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.natural_questions import natural_questions
 from phasegraph.graph import build_graph
 from phasegraph.reading import read_files

@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from phasegraph.evaluation.datasets import Passage
-from phasegraph.evaluation.own_questions import known_item, known_items, read_questions, two_part
+from phasegraph.evaluation.corpus_files import Passage
+from phasegraph.evaluation.own_questions import known_item, known_items, two_part
+from phasegraph.evaluation.query_files import read_questions
 from phasegraph.graph import build_graph
 from phasegraph.lexical import TOKENIZERS
 

@@ -9,8 +9,8 @@ from scipy import sparse
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, run_systems
-from phasegraph.evaluation.facts import Facts, load_facts, normalised
 from phasegraph.evaluation.source_runs import ExperimentInput, fact_seeds, hippo_adjacency, search_sources
+from phasegraph.evaluation.triple_facts import Facts, load_facts, normalised
 from phasegraph.pagerank import personalized_pagerank
 
 # Entities A, B, C, D over passages p0 to p4; facts A-B, A-C, A-D, B-C.

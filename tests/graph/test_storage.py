@@ -142,7 +142,7 @@ def test_a_process_killed_while_saving_leaves_the_old_graph_or_the_new_one(
     small, large = _graph(20), _graph(40)
     sizes, codes = [20], []
     save_graph(small, tmp_path)
-    for step in range(0, 1000, repeats(1, 4)):
+    for step in range(0, 1000, repeats(2, 4)):
         if sizes[-1] != 20:
             save_graph(small, tmp_path)
         process = multiprocessing.get_context("fork").Process(target=_save_and_die, args=(large, tmp_path, step))

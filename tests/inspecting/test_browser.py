@@ -16,7 +16,7 @@ from phasegraph import FusionPipeline
 from phasegraph._support.markup import visible
 from phasegraph.apps.inspector.inspector import Inspector
 from phasegraph.apps.inspector.server import exported
-from phasegraph.evaluation.datasets import Passage
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.graph import build_chunk_graph
 from phasegraph.sentences import label_of
 

@@ -19,7 +19,7 @@ from phasegraph.apps.inspector import server
 from phasegraph.apps.inspector.collection import Collection
 from phasegraph.apps.inspector.inspector import Inspector
 from phasegraph.apps.inspector.server import embedded_json, exported, make_app, offline_page
-from phasegraph.evaluation.datasets import Passage
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.graph import GraphIndex, build_chunk_graph
 
 JSON = {"content-type": "application/json"}

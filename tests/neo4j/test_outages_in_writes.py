@@ -22,11 +22,12 @@ from phasegraph.neo4j import (
 )
 
 pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(600)]
-COUNT = "MATCH (p:`PhasegraphPassage` {corpus: 'c'}) RETURN count(p)"
+COUNT = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN count(p)"
+SCHEMES = ("bolt", "neo4j")
 NAMES = [f"name {number}" for number in range(40)]
 
 
-def records(word, count=300):
+def records(word, count):
     return [
         PassageRecord(
             f"p{number}", f"Page {number}", f"Page {number} {word}.",
@@ -38,7 +39,10 @@ def records(word, count=300):
     ]  # fmt: skip
 
 
-def held(connection, corpus="c"):
+OLD, NEW = records("met", 150), records("saw", 200)
+
+
+def held(connection, corpus):
     return {one.id: one for one in read_graph(connection, "phasegraph", corpus=corpus).passages}
 
 
@@ -48,27 +52,41 @@ def connected(server, scheme="bolt"):
         yield connection
 
 
-def interrupted(server, scheme, change, outage, begun):
-    """Make a change in a thread, and have an outage as soon as it has begun; what the change raised, or None."""
-    found = []
+class Change:
+    """A change of a corpus of its own; `begun(count)` is True when `count` passages mean that the change has begun."""
 
-    def run():
-        with connected(server, scheme) as connection:
+    def __init__(self, name, scheme, make, before, after, begun):
+        self.corpus, self.scheme = f"{name} by {scheme}", scheme
+        self.make, self.before, self.after, self.begun = make, before, after, begun
+        self.found = []
+
+    def run(self, server):
+        """Make the change; keep the error that it raises, or None."""
+        with connected(server, self.scheme) as connection:
             try:
-                change(connection)
-                found.append(None)
+                self.make(connection, self.corpus)
+                self.found.append(None)
             except StoreError as error:
-                found.append(error)
+                self.found.append(error)
 
-    writer = threading.Thread(target=run)
+    def has_begun(self, connection):
+        count = connection.read(COUNT, {"corpus": self.corpus})[0][0]
+        return bool(self.found) or self.begun(count)
+
+
+def interrupt(server, changes, outage):
+    """Make all changes in threads, and have an outage as soon as each of them has begun."""
+    writers = [threading.Thread(target=one.run, args=(server,)) for one in changes]
     with connected(server) as watcher:
-        writer.start()
-        while writer.is_alive() and not begun(watcher.read(COUNT)[0][0]):
-            pass
+        for one in writers:
+            one.start()
+        for one in changes:
+            while not one.has_begun(watcher):
+                pass
     outage(server)
-    writer.join()
-    assert len(found) == 1, "a change ends, or raises a StoreError"
-    return found[0]
+    for one in writers:
+        one.join()
+    assert [len(one.found) for one in changes] == [1] * len(changes), "a change ends, or raises a StoreError"
 
 
 def kill(server):
@@ -82,52 +100,60 @@ def freeze(server):
     server.thaw()
 
 
-@pytest.mark.parametrize("scheme", ["bolt", "neo4j"])
+def put(connection, corpus):
+    return write_graph(connection, OLD, corpus=corpus, batch=3)
+
+
+def change(connection, corpus):
+    return write_graph(connection, NEW, corpus=corpus, batch=3, replace=True)
+
+
+def remove(connection, corpus):
+    return remove_passages(connection, [f"p{number}" for number in range(50)], corpus=corpus, batch=1)
+
+
+def link(connection, corpus):
+    return write_synonyms(connection, {(NAMES[1], NAMES[2]): 0.9}, corpus=corpus)
+
+
+def drop(connection, corpus):
+    return drop_corpus(connection, corpus)
+
+
 @pytest.mark.parametrize("outage", [kill, freeze])
-def test_a_change_that_an_outage_interrupts_is_resumed_when_it_is_made_again(spare_server, scheme, outage):
+def test_a_change_that_an_outage_interrupts_is_resumed_when_it_is_made_again(spare_server, outage):
     """Each passage is there as it was, as it is to be, or not at all; the same call completes the change."""
-    old, new = records("met"), records("saw", 400)
-    by_id = {"old": {one.id: one for one in old}, "new": {one.id: one for one in new}}
     with connected(spare_server) as connection:
         for corpus in list_corpora(connection):
             drop_corpus(connection, corpus)
-        write_graph(connection, old, corpus="old")
-        write_graph(connection, new, corpus="new")
-        write_graph(connection, new[50:], corpus="less")
-        whole = {name: held(connection, name) for name in ("old", "new", "less")}
-    states = {}
-
-    def put(connection):
-        return write_graph(connection, old, corpus="c", batch=3)
-
-    def change(connection):
-        return write_graph(connection, new, corpus="c", batch=3, replace=True)
-
-    def remove(connection):
-        return remove_passages(connection, [f"p{number}" for number in range(50)], corpus="c", batch=1)
-
-    for name, step, begun, before, after in (
-        ("put", put, lambda count: count > 20, {}, whole["old"]),
-        ("change", change, lambda count: count > 300, whole["old"], whole["new"]),
-        ("remove", remove, lambda count: count < 395, whole["new"], whole["less"]),
-    ):
-        states[name] = interrupted(spare_server, scheme, step, outage, begun)
-        with connected(spare_server, scheme) as connection:
-            there = held(connection)
-            assert all(one in (before.get(key), after.get(key)) for key, one in there.items()), name
-            assert there.keys() >= before.keys() & after.keys(), name
-            step(connection)
-            assert held(connection) == after, name
-    assert by_id["new"].keys() >= by_id["old"].keys()
-    pairs = {(NAMES[1], NAMES[2]): 0.9}
-    failed = interrupted(spare_server, scheme, lambda one: write_synonyms(one, pairs, corpus="c"), outage, bool)
-    with connected(spare_server, scheme) as connection:
-        if failed:
-            write_synonyms(connection, pairs, corpus="c")
-        assert held(connection) == whole["less"]
-    interrupted(spare_server, scheme, lambda one: drop_corpus(one, "c"), outage, lambda count: True)
-    with connected(spare_server, scheme) as connection:
-        drop_corpus(connection, "c")
-        assert list_corpora(connection) == ("less", "new", "old")
-        assert connection.read(COUNT)[0][0] == 0
-        assert held(connection, "new") == whole["new"]
+        for name, given in (("old", OLD), ("new", NEW), ("less", NEW[50:])):
+            write_graph(connection, given, corpus=name)
+        old, new, less = (held(connection, name) for name in ("old", "new", "less"))
+        changes = [
+            Change(name, scheme, make, before, after, begun)
+            for scheme in SCHEMES
+            for name, make, before, after, begun in (
+                ("put", put, {}, old, lambda count: count > 20),
+                ("change", change, old, new, lambda count: count > len(OLD)),
+                ("remove", remove, new, less, lambda count: count < len(NEW) - 5),
+                ("link", link, less, less, bool),
+                ("drop", drop, new, {}, lambda count: True),
+            )
+        ]
+        for one in changes:
+            if one.before:
+                source = {id(old): OLD, id(new): NEW, id(less): NEW[50:]}[id(one.before)]
+                write_graph(connection, source, corpus=one.corpus)
+    interrupt(spare_server, changes, outage)
+    for one in changes:
+        before, after = one.before, one.after
+        with connected(spare_server, one.scheme) as connection:
+            there = held(connection, one.corpus) if one.corpus in list_corpora(connection) else {}
+            assert all(value in (before.get(key), after.get(key)) for key, value in there.items()), one.corpus
+            assert there.keys() >= before.keys() & after.keys(), one.corpus
+            resumed = one.make(connection, one.corpus)
+            if one.make is put:
+                assert (resumed.unchanged, resumed.written) == (len(there), len(OLD) - len(there))
+            assert held(connection, one.corpus) == after if after else one.corpus not in list_corpora(connection)
+            assert connection.read(COUNT, {"corpus": one.corpus})[0][0] == len(after), one.corpus
+            assert held(connection, "new") == new

@@ -2,11 +2,10 @@
 
 import threading
 
-import neo4j
 import numpy as np
 import pytest
 
-from phasegraph.errors import InvalidInputError, StoreError
+from phasegraph.errors import InvalidInputError
 from phasegraph.graph import GraphIndex, GraphSource
 from phasegraph.graph.model.entity_graph import graph_from_extractions
 from phasegraph.neo4j import (
@@ -209,33 +208,3 @@ def test_what_others_wrote_into_our_schema_is_refused_by_name_or_read_as_it_is(c
             read_graph(connection, "phasegraph", corpus="c")
         drop_corpus(connection, "c")
         write_graph(connection, FIRST, corpus="c")
-
-
-class KillsTheServer(Neo4jConnection):
-    """A connection whose server is killed a moment after the third batch of passages was sent."""
-
-    def __init__(self, driver, server):
-        super().__init__(driver, timeout=20.0)
-        self.server = server
-        self.batches = 0
-
-    def write_all(self, statements, **limits):
-        statements = list(statements)
-        self.batches += any("passages" in values for _, values in statements)
-        if self.batches == 3:
-            threading.Timer(0.02, self.server.kill).start()
-        return super().write_all(statements, timeout=20.0 if self.batches < 3 else 4.0)
-
-
-def test_a_write_goes_on_where_it_was_when_the_server_was_killed(spare_server):
-    made = tuple(record(f"{number:03}", *(f"{number + other}" for other in range(20))) for number in range(150))
-    with neo4j.GraphDatabase.driver(spare_server.uri) as driver, pytest.raises(StoreError):
-        write_graph(KillsTheServer(driver, spare_server), made, corpus="c", batch=15)
-    spare_server.start()
-    with Neo4jConnection.connect(spare_server.uri, timeout=20.0) as connection:
-        resumed = write_graph(connection, made, corpus="c", batch=15)
-        assert resumed.unchanged >= 30
-        assert resumed.written == len(made) - resumed.unchanged > 0
-        assert read_graph(connection, "phasegraph", corpus="c").passages == made
-        edges = connection.read("MATCH ()-[f:PHASEGRAPH_FACT]->() RETURN count(f)")[0][0]
-        assert edges == 20 * len(made)

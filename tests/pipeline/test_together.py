@@ -18,9 +18,11 @@ from phasegraph import (
 )
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.calibration import ListCalibrator
-from phasegraph.evaluation.datasets import Dataset, Passage, Query
+from phasegraph.evaluation.corpus_files import Passage
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import pipeline_system
 from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.query_files import Query
 from phasegraph.fusion.fitting import fit_confidence
 
 VECTOR = Ranking("vector", ["x", "y"], [-2.0, -3.0], payloads={"x": {"text": "zebra"}, "y": {"text": "other"}})

@@ -30,17 +30,17 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_process_that_is_killed_leaves_the_old_folder_or_the_new(command: str, tool: Any, tmp_path: Path) -> None:
-    outcomes = list(tool.kills(command, 6, tmp_path))
-    assert len(outcomes) == 6
+    outcomes = list(tool.kills(command, 8, tmp_path))
+    assert len(outcomes) == 8
     assert set(outcomes) == ({"old"} if command in tool.UNCHANGED else {"old", "new"})
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the calls of POSIX are watched")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_disk_that_is_full_at_any_write_leaves_the_old_folder_or_the_new(
+def test_a_disk_that_is_full_at_a_write_leaves_the_old_folder_or_the_new(
     command: str, tool: Any, tmp_path: Path
 ) -> None:
-    outcomes = list(tool.full_disks(command, tmp_path))
+    outcomes = list(tool.full_disks(command, 12, tmp_path))
     assert len(outcomes) > 2
     assert set(outcomes) <= {"old", "new"}
     assert "old" in outcomes

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tiny import many_queries, write_dataset
 
-from phasegraph.evaluation.datasets import Passage, load_dataset
+from phasegraph.evaluation.corpus_files import Passage
+from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.source_runs import SourceRun
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from time import perf_counter, process_time
 
-from phasegraph.evaluation.datasets import read_corpus
+from phasegraph.evaluation.corpus_files import read_corpus
 from phasegraph.graph import RuleExtractor, build_graph
 from phasegraph.graph.index.graph_index import GraphIndex
 

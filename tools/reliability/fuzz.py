@@ -33,8 +33,10 @@ from runs import arguments, bar, finish, quiet
 from phasegraph import Confidence, FusionPipeline, PhasegraphError, Ranking, RecencyPrior, UnitPrior, fit_reference_ecdf
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import ConfidenceModel
-from phasegraph.evaluation.datasets import load_dataset, read_corpus
-from phasegraph.evaluation.runs import read_predictions, read_qrels, read_run
+from phasegraph.evaluation.corpus_files import read_corpus
+from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.predicted_answers import read_predictions
+from phasegraph.evaluation.runs import read_qrels, read_run
 from phasegraph.graph import (  # fmt: skip
     ChunkGraph,
     GraphIndex,

@@ -202,6 +202,10 @@ class Trial:
         shutil.copytree(self.first, copied)
         return copied
 
+    def steps(self, most: int) -> list[int]:
+        """Return the numbers of at most `most` calls of the command, at even distances."""
+        return sorted({round(one) for one in np.linspace(0, self.count - 1, min(most, self.count))})
+
     def outcome(self, copied: Path, step: int) -> str:
         """Return "old" or "new": the state in which the folder `copied` opens after a fault at call `step`.
 
@@ -216,19 +220,19 @@ class Trial:
         return "old" if found == self.old else "new"
 
 
-def kills(command: str, count: int, place: Path) -> Iterator[str]:
-    """Kill a command before `count` of its calls, at even distances; yield the folder's state ("old" or "new")."""
+def kills(command: str, most: int, place: Path) -> Iterator[str]:
+    """Kill a command before `most` of its calls, at even distances; yield the folder's state ("old" or "new")."""
     trial = Trial(command, place, CALLS)
-    for step in sorted({round(one) for one in np.linspace(0, trial.count - 1, min(count, trial.count))}):
+    for step in trial.steps(most):
         copied = trial.copy(f"{step:04d}")
         check(killed_at(step, lambda: trial.work(copied)), f"{command}: it was not killed at call {step}")  # noqa: B023
         yield trial.outcome(copied, step)
 
 
-def full_disks(command: str, place: Path) -> Iterator[str]:
-    """Let the disk be full from each call of a command on; yield the folder's state ("old" or "new") for each."""
+def full_disks(command: str, most: int, place: Path) -> Iterator[str]:
+    """Let the disk be full from each of `most` calls of a command on; yield the folder's state ("old" or "new")."""
     trial = Trial(command, place, FILLING)
-    for step in range(trial.count):
+    for step in trial.steps(most):
         copied, left = trial.copy(f"full-{step:04d}"), iter(range(step))
 
         def fill() -> None:
@@ -256,7 +260,7 @@ def main() -> None:
         places = (Path(tempfile.mkdtemp(dir=folder)) for _ in range(2 * len(COMMANDS)))
         for command in bar(list(COMMANDS), "commands"):
             figures["kills"][command] = Counter(kills(command, given.most, next(places)))
-            figures["full"][command] = Counter(full_disks(command, next(places)))
+            figures["full"][command] = Counter(full_disks(command, given.most, next(places)))
     done = sum(sum(one.values()) for one in figures["kills"].values())
     finish("kills", given, {"kills_made": done, **figures}, [] if done >= LEAST else [f"only {done} kills"])
 

@@ -10,9 +10,10 @@ import numpy as np
 from claims import LAST, RECALL, Verdict, judge, points
 from page import Page, interval, p_value, share, table
 from phasegraph.candidates import cap_ranking
-from phasegraph.evaluation.datasets import Dataset, groups_of
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import TWO, Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.query_files import groups_of
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
 from phasegraph.evaluation.splits import parts_by
 from phasegraph.fusion.pipeline import FusionPipeline

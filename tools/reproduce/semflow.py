@@ -15,9 +15,9 @@ from phasegraph._support.typing import FloatArray
 from phasegraph.errors import InsufficientDataError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
-from phasegraph.evaluation.facts import load_facts
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.source_runs import FlowWalk, ranking_of_masses
+from phasegraph.evaluation.triple_facts import load_facts
 from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS, FlowParameters, SemanticFlow
 from phasegraph.pagerank import WalkOperator, personalized_pagerank
 

@@ -24,7 +24,7 @@ from typing import Any
 
 ONE = """
 import json, resource, sys, time
-from phasegraph.evaluation.datasets import read_corpus
+from phasegraph.evaluation.corpus_files import read_corpus
 from phasegraph.graph import GraphIndex
 started = time.process_time()
 GraphIndex.build(read_corpus(sys.argv[1])).save(sys.argv[2])

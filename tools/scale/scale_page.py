@@ -127,6 +127,7 @@ def _updating(row: Row) -> list[list[str]]:
 
 
 def _more_workers(speedup: Mapping[str, Any]) -> str:
+    """Return the table of building with more workers; `speedup` gives the times of a run by its number of workers."""
     one, *_ = speedup.values()
     return table(
         ["workers", "s of processor", "of these in the driver", "critical path, s", "times as fast"],

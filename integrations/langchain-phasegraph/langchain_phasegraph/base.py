@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -22,6 +22,7 @@ from phasegraph.retrieval import (
     ResultCallback,
     check_count,
     new_name,
+    old_names,
     parameters_of,
     renamed_arguments,
     shown,
@@ -41,10 +42,24 @@ def _check_key(value: object) -> object:
 Key = Annotated[str, BeforeValidator(_check_key)]
 
 
+def _by_old_name(retriever: BaseRetriever, name: str) -> Any:
+    return getattr(retriever, new_name(name, type(retriever).model_fields))
+
+
 class CheckedRetriever(BaseRetriever):
     """A retriever that raises an error for unknown arguments and unknown fields."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Make the values of renamed fields readable under the old names of the fields, with a warning.
+
+        A ``__getattr__`` for this purpose would be called for each private attribute, in each search.
+        """
+        super().__pydantic_init_subclass__(**kwargs)
+        for old in old_names(cls.model_fields):
+            setattr(cls, old, property(partial(_by_old_name, name=old)))
 
     if not TYPE_CHECKING:
 
@@ -63,10 +78,6 @@ class CheckedRetriever(BaseRetriever):
             checked = type(self)(**{**given, name: value})  # if this line raises an error, this retriever is unchanged
             self._follow(checked, name)
             super().__setattr__(name, getattr(checked, name))
-
-        def __getattr__(self, name: str) -> Any:
-            new = name if name.startswith("_") else new_name(name, type(self).model_fields)
-            return super().__getattr__(name) if new == name else getattr(self, new)
 
     def _take(self, name: str, value: Any) -> None:
         """Set the field `name` to `value`, without validation and without an update of the derived state."""

@@ -162,7 +162,7 @@ def documents_of(
     hits : sequence of SelectedHit
         The document chosen for each id of the result, in the same order.
     score_key : str or None
-        Metadata key for the published score; None: add no score. If a document already has a value under this key, the
+        Metadata key for the final score; None: add no score. If a document already has a value under this key, the
         value stays.
     evidence_key : str or None
         Metadata key for the evidence; None: add no evidence.

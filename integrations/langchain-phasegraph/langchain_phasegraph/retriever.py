@@ -144,7 +144,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         A function that receives the core's ``Result`` of every query. A coroutine function is awaited in asynchronous
         calls. `timeout` does not include the time of this function.
     score_key : str, optional
-        Metadata key for the published score, in [0, 1]. If a document already has this key, its value stays. Scores
+        Metadata key for the final score, in [0, 1]. If a document already has this key, its value stays. Scores
         make copies of the same document unequal, so omit `score_key` inside retrievers that compare documents.
     evidence_key : str, optional
         Metadata key for the evidence: for each source the rank, raw score, calibrated value, weight and contribution.

@@ -6,13 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from phasegraph.errors import InvalidInputError
-
-
-def file_error(path: Path, line: int | None, message: str) -> InvalidInputError:
-    """Return an InvalidInputError whose message starts with ``path:line:``, or with ``path:`` if `line` is None."""
-    where = f"{path}:{line}" if line is not None else f"{path}"
-    return InvalidInputError(f"{where}: {message}")
+from phasegraph._support.validation import file_error
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:

@@ -161,6 +161,15 @@ def new_name(name: str, known: Collection[str]) -> str:
     return new
 
 
+def old_names(known: Collection[str]) -> list[str]:
+    """Return the old names of the attributes in `known`, except old names that are in `known` themselves.
+
+    >>> old_names({"fetch_k", "k"})
+    ['limit']
+    """
+    return [old for old, new in PARAMETERS.items() if new in known and old not in known]
+
+
 def accepts_old_names(make: Made) -> Made:
     """Make a function, or the constructor of a class, accept the old names of its parameters, with a warning.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import cached_property, lru_cache, partial, wraps
 from types import BuiltinMethodType, MethodType
@@ -91,20 +90,21 @@ _CALL: ContextVar[dict[object, object] | None] = ContextVar("phasegraph_call", d
 T = TypeVar("T")
 
 
-@contextmanager
-def one_call() -> Iterator[None]:
+class one_call:  # noqa: N801 - used as the function it is; a generator would cost more
     """Mark the ``with`` block as one retrieval call, in which :func:`of_call` returns the same value per owner.
 
     All sources of the call thus use the same version of a corpus, even if another thread changes the corpus.
     """
-    if _CALL.get() is not None:  # inside of another call
-        yield
-        return
-    token = _CALL.set({})
-    try:
-        yield
-    finally:
-        _CALL.reset(token)
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> None:
+        inner = _CALL.get() is not None
+        self._token = None if inner else _CALL.set({})
+
+    def __exit__(self, *error: object) -> None:
+        if self._token is not None:
+            _CALL.reset(self._token)
 
 
 def of_call(owner: object, current: T) -> T:

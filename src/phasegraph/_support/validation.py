@@ -1,7 +1,7 @@
 """Checks of arguments; each error names the argument, the requirement and the value that was given.
 
 A check returns the value in the type that the caller needs. It raises InvalidTypeError for a wrong type, and
-InvalidInputError for a wrong value.
+InvalidInputError for a wrong value. :func:`file_error` makes the error for a value that was read from a file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar, cast
 
@@ -154,6 +155,25 @@ def check_names(name: str, value: object) -> tuple[str, ...]:
     return names
 
 
+def check_ids(owner: str, ids: object, what: str = "an id") -> None:
+    """Raise InvalidTypeError if an id is not text, such as an (id, score) pair.
+
+    The message starts with `owner`, for example the name of a system, and says what to pass instead. `what` is the word
+    for an id in the message.
+    """
+    if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
+        raise InvalidTypeError(f"{owner}: ids must be a sequence of text, best first; got {ids!r:.80}")
+    for one in ids:
+        if not isinstance(one, str):
+            pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
+            advice = (
+                "pass the ids alone, [identifier for identifier, score in hits]"
+                if pair
+                else "pass text, such as str(id)"
+            )
+            raise InvalidTypeError(f"{owner}: {what} must be text; got {one!r:.80}; {advice}")
+
+
 def check_mapping(name: str, value: object) -> Mapping[str, Any]:
     """Check that the keys of a mapping are strings, and return the mapping read-only and sorted by key."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
@@ -176,6 +196,12 @@ def check_keys(owner: str, data: object, known: Collection[str], *, required: It
         if name not in data:
             raise InvalidInputError(f"{owner} needs the field {name!r}; it was not given")
     return dict(data)
+
+
+def file_error(path: Path, line: int | None, message: str) -> InvalidInputError:
+    """Return an InvalidInputError whose message starts with ``path:line:``, or with ``path:`` if `line` is None."""
+    where = f"{path}:{line}" if line is not None else f"{path}"
+    return InvalidInputError(f"{where}: {message}")
 
 
 _HINTS = {

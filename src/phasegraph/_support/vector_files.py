@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from phasegraph._support.jsonl import file_error
 from phasegraph._support.typing import Float32Array
+from phasegraph._support.validation import file_error
 
 UNIT = 2e-3
 """Maximum deviation from length 1 at which a vector still counts as a unit vector rounded to half precision."""

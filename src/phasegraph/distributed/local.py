@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.files import file_digest
-from phasegraph._support.jsonl import file_error, objects_in, texts_in
+from phasegraph._support.jsonl import objects_in, texts_in
 from phasegraph._support.renamed import accepts_old_names
-from phasegraph._support.validation import check_count
+from phasegraph._support.validation import check_count, file_error
 from phasegraph._support.vector_files import read_vectors
 from phasegraph.distributed.building import (
     PASSAGES_PER_SHARD,

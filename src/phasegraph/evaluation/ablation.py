@@ -19,10 +19,10 @@ from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import FloatArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.answering import extract_answer, word_share
-from phasegraph.evaluation.facts import load_facts
 from phasegraph.evaluation.measures import ndcg, token_f1
 from phasegraph.evaluation.significance import holm, paired_bootstrap
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of
+from phasegraph.evaluation.triple_facts import load_facts
 from phasegraph.graph import EntityGraph, FactIndex, GraphSource, SummaryTree, VectorSource
 from phasegraph.graph.model.words import normalise_name
 from phasegraph.graph.walk.fact_filter import NOT_FILTERED

@@ -171,7 +171,8 @@ def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, 
 
     Examples
     --------
-    >>> from phasegraph.evaluation.datasets import Passage, Query
+    >>> from phasegraph.evaluation.corpus_files import Passage
+    >>> from phasegraph.evaluation.query_files import Query
     >>> from phasegraph.evaluation.judgements import Judgement
     >>> import numpy as np
     >>> data = Dataset(

@@ -5,79 +5,26 @@ A missing or broken file raises ``InvalidInputError``, whose message names the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
-from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from phasegraph._support.jsonl import file_error, flag_field, id_list, objects_of, text_field
+from phasegraph._support.jsonl import objects_of
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import Float32Array, IntArray
-from phasegraph._support.validation import check_range, check_text
+from phasegraph._support.validation import file_error
 from phasegraph._support.vector_files import read_vectors
-from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.judgements import Judgement, Span, judgement_from_spans
+from phasegraph.evaluation.corpus_files import Passage, read_corpus
+from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.query_files import Query, groups_of, queries_of
 from phasegraph.fusion.context import Context
 from phasegraph.graph.model.building import read_openie
 from phasegraph.graph.model.entity_graph import Triple
 from phasegraph.lexical import read_hits
 from phasegraph.ranking import Ranking
-
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A passage of a corpus: id, title (may be empty), text, and all other fields of its line in the file (`extra`)."""
-
-    id: str
-    title: str
-    text: str
-    extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
-
-    def __post_init__(self) -> None:
-        check_text("Passage.id", self.id)
-
-    @property
-    def content(self) -> str:
-        """The title, a line break and the text: the string that is embedded and that lexical sources index."""
-        return f"{self.title}\n{self.text}"
-
-    @property
-    def metadata(self) -> object:
-        """The field ``metadata`` of the passage's line; an index stores it with the passage."""
-        return self.extra.get("metadata")
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A judged question: its id, text and judgement, the other fields of its line in the file (`extra`), and `line`.
-
-    `line` is the number of that line, or 0 if the question does not come from a file.
-    """
-
-    id: str
-    text: str
-    judgement: Judgement
-    extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
-    line: int = field(default=0, compare=False)
-
-    def __post_init__(self) -> None:
-        check_text("Query.id", self.id)
-
-
-def groups_of(queries: Sequence[Query]) -> tuple[str, ...] | None:
-    """Return the ``collection_id`` of every query (default: the query's id), or None if no query has this field.
-
-    Queries of one collection share passages, so they are not independent samples.
-    """
-    if not any("collection_id" in query.extra for query in queries):
-        return None
-    return tuple(str(query.extra.get("collection_id", query.id)) for query in queries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,207 +174,3 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
         path=root,
         unjudged=tuple(query.id for query in listed if not query.judgement.hops),
     )
-
-
-def read_corpus(path: str | Path) -> tuple[Passage, ...]:
-    """Read passages from a JSONL file with one object ``{"id", "title", "text"}`` per line; the title is optional."""
-    file = Path(path)
-    return passages_in(file, objects_of(file))
-
-
-def passages_in(file: Path, rows: Iterable[tuple[int, Mapping[str, object]]]) -> tuple[Passage, ...]:
-    """Convert the JSON objects of a file, given with their line numbers, to passages."""
-    seen: dict[str, int] = {}
-    passages = []
-    for line, row in rows:
-        name = _new_id(file, line, row, seen)
-        title = text_field(file, line, row, "title", "")
-        text = text_field(file, line, row, "text", "")
-        if not (title.strip() or text.strip()):
-            raise file_error(file, line, f"a passage must have a title or a text; {name!r} has neither")
-        extra = {key: value for key, value in row.items() if key not in ("id", "title", "text")}
-        passages.append(Passage(name, title, text, MappingProxyType(extra)))
-    if not passages:
-        raise file_error(file, None, "a corpus must have at least one passage; the file is empty")
-    return tuple(passages)
-
-
-def _new_id(file: Path, line: int, row: Mapping[str, object], seen: dict[str, int]) -> str:
-    name = text_field(file, line, row, "id")
-    if name in seen:
-        raise file_error(file, line, f"ids must not repeat; {name!r} is already on line {seen[name]}")
-    seen[name] = line
-    return name
-
-
-def queries_of(
-    file: Path,
-    rows: Iterable[tuple[int, Mapping[str, object]]],
-    passages: Sequence[Passage] | None = None,
-    *,
-    share: float = 0.5,
-) -> tuple[Query, ...]:
-    """Convert the JSON objects of `file`, given with their line numbers, to judged queries.
-
-    :func:`load_dataset` describes the fields. The question may also be named ``text`` or ``query``, and the default
-    ``id`` is the line number. ``relevant`` is a list of relevant ids, or another name for ``grades``. With `passages`,
-    a judged id that is not among them is an error. Without `passages`, any id is accepted, and spans are an error.
-    ``pages`` is read if passages have a ``source``, or if `passages` is not given. If no passage covers a span of a
-    query, the judgement of this query has no hops.
-    """
-    known = None if passages is None else {passage.id for passage in passages}
-    sources = MappingProxyType(_sources(passages or ()))
-    named = frozenset(sources.values())
-    places: dict[str, Span] = {}
-    seen: dict[str, int] = {}
-    queries = []
-    for line, row in rows:
-        name = _new_id(file, line, {"id": str(line), **row}, seen)
-        spans = next((key for key in SPANS if key in row), None)
-        answers = _read_answers(file, line, row)
-        if spans is not None:
-            if passages is None:
-                raise file_error(
-                    file, line, f"{spans!r} needs the passages; pass the passages, or judge the query by ids"
-                )
-            places = places or _places(file.with_name("corpus.jsonl"), passages)
-            judged = judgement_from_spans(name, _read_spans(file, line, row[spans], spans), places, share=share)
-            judgement = Judgement(name, (), last_hop_known=False) if judged is None else judged
-            judgement = replace(judgement, answers=answers)
-        else:
-            grades = _read_grades(file, line, row, known)
-            if grades and "hops" not in row:  # the order of graded passages is unknown
-                judgement = Judgement(name, tuple((one,) for one in grades if grades[one] > 0), False, grades, answers)
-            else:
-                hops = _read_hops(file, line, row, known)
-                ordered = flag_field(file, line, row, "hop_order_known", True)
-                last = flag_field(file, line, row, "last_hop_known", ordered)
-                judgement = Judgement(name, hops, last, grades, answers)
-                _check_graded(file, line, judgement)
-        if "pages" in row and (passages is None or sources):
-            judgement = replace(judgement, pages=_read_pages(file, line, row, None if passages is None else named))
-        judgement = replace(judgement, sources=sources)
-        for key in ("collection_id", "split"):
-            if key in row:
-                text_field(file, line, row, key)
-        asked = next((key for key in QUESTIONS if key in row), QUESTIONS[0])
-        question = text_field(file, line, row, asked)
-        extra = {key: value for key, value in row.items() if key not in ("id", asked, "hops")}
-        queries.append(Query(name, question, judgement, MappingProxyType(extra), line))
-    if not queries:
-        raise file_error(file, None, "there must be at least one query; the file is empty")
-    return tuple(queries)
-
-
-def _read_answers(file: Path, line: int, row: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the texts of the field ``answer`` (a text or a list of texts); empty if it is missing, null or blank."""
-    value = row.get("answer")
-    listed = value if isinstance(value, list) else [] if value is None else [value]
-    for one in listed:
-        if isinstance(one, bool) or not isinstance(one, str | int | float):
-            raise file_error(file, line, f"'answer' must be text or a list of texts; got {value!r}")
-    return tuple(text for text in map(str, listed) if text.strip())
-
-
-def _sources(passages: Sequence[Passage]) -> dict[str, str]:
-    """Return the page (field ``source``) of each passage that has one, by passage id."""
-    named = {passage.id: passage.extra.get("source") for passage in passages}
-    return {name: page for name, page in named.items() if isinstance(page, str) and page}
-
-
-def _read_pages(file: Path, line: int, row: Mapping[str, object], named: frozenset[str] | None) -> tuple[str, ...]:
-    """Return the names in the field ``pages`` of a query; raise an error if a name is not in `named`.
-
-    `named` contains the pages of all passages; None accepts every name.
-    """
-    pages = id_list(file, line, row["pages"], "pages")
-    lost = next((page for page in pages if named is not None and page not in named), None)
-    if lost is not None:
-        raise file_error(file, line, f"the judged page {lost!r} is the 'source' of no passage")
-    return pages
-
-
-QUESTIONS = ("question", "text", "query")
-GRADES = ("grades", "relevant")
-
-
-def _read_grades(file: Path, line: int, row: Mapping[str, object], known: set[str] | None) -> Mapping[str, float]:
-    given = [key for key in GRADES if key in row]
-    if len(given) > 1:
-        raise file_error(
-            file, line, f"{' and '.join(map(repr, given))} have the same meaning; keep one of the two fields"
-        )
-    key = given[0] if given else GRADES[0]
-    value = row.get(key, {})
-    if key == "relevant" and isinstance(value, list):
-        value = dict.fromkeys(id_list(file, line, value, key), 1.0)
-    if not isinstance(value, dict):
-        raise file_error(file, line, f"{key!r} must be an object of gains by passage id; got {value!r}")
-    for name, grade in value.items():
-        if known is not None and name not in known:
-            raise file_error(file, line, f"the graded passage {name!r} is not in the corpus")
-        try:
-            check_range(f"the grade of {name!r}", grade)
-        except InvalidInputError as error:
-            raise file_error(file, line, str(error)) from error
-    if given and not any(value.values()):
-        raise file_error(file, line, f"{key!r} must contain a gain above 0; got {value!r}")
-    return MappingProxyType({name: float(grade) for name, grade in value.items()})
-
-
-def _check_graded(file: Path, line: int, judgement: Judgement) -> None:
-    """Raise InvalidInputError if no passage of a hop has a grade above 0, because the hop could never add gain."""
-    for hop in judgement.hops if judgement.grades else ():
-        if not any(judgement.grades.get(passage, 0.0) > 0 for passage in hop):
-            raise file_error(
-                file, line, f"'grades' or 'relevant' must give every hop a gain above 0; {hop[0]!r} has none"
-            )
-
-
-SPANS = ("spans", "gold_spans")
-
-
-def _span(row: Mapping[str, Any]) -> Span:
-    document = row["document_id"] if "document_id" in row else row["doc_id"]
-    return Span(document, row["char_start"], row["char_end"], row.get("grade", 1.0))
-
-
-def _read_spans(file: Path, line: int, listed: object, key: str) -> list[Span]:
-    try:
-        spans = [_span(one) for one in listed] if isinstance(listed, list) else []
-    except (KeyError, TypeError, InvalidInputError) as error:
-        raise file_error(
-            file, line, f"each item of {key!r} must have doc_id, char_start, char_end and optionally grade; {error}"
-        ) from error
-    if not spans:
-        raise file_error(file, line, f"{key!r} must be a list of at least one span; got {listed!r}")
-    return spans
-
-
-def _places(file: Path, passages: Sequence[Passage]) -> dict[str, Span]:
-    """Return the :class:`Span` of each passage, by passage id."""
-    places = {}
-    for passage in passages:
-        try:
-            places[passage.id] = _span(passage.extra)
-        except (KeyError, InvalidInputError) as error:
-            message = (
-                f"passage {passage.id!r} must have doc_id, char_start and char_end, because a query has spans; {error}"
-            )
-            raise file_error(file, None, message) from error
-    return places
-
-
-def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str] | None) -> tuple[tuple[str, ...], ...]:
-    ids = id_list(file, line, row.get("hops"), "hops", repeats=True)
-    hops: tuple[tuple[str, ...], ...] = tuple((passage,) for passage in ids)
-    listed = row.get("hop_alternatives")
-    if listed is not None:
-        if not isinstance(listed, list) or len(listed) != len(hops):
-            raise file_error(file, line, f"'hop_alternatives' must have one list per hop ({len(hops)}); got {listed!r}")
-        hops = tuple(id_list(file, line, of_hop, "hop_alternatives") for of_hop in listed)
-    for hop in hops:
-        for passage in hop:
-            if known is not None and passage not in known:
-                raise file_error(file, line, f"the judged passage {passage!r} is not in the corpus")
-    return tuple(dict.fromkeys(reversed(hops)))[::-1]

@@ -16,10 +16,10 @@ from typing import TypeAlias
 import numpy as np
 
 from phasegraph._support.typing import FloatArray
-from phasegraph._support.validation import check_text
+from phasegraph._support.validation import check_ids, check_text
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.judgements import Judgement, check_ids
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import ANSWER_MEASURES, BINARY, DEFAULT_MEASURES, Measure, values_of
 from phasegraph.evaluation.runs import check_judged, check_known, write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, sign_flips, wins_and_losses

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from phasegraph._support.validation import check_count, check_range, check_text
+from phasegraph._support.validation import check_count, check_ids, check_range, check_text
 from phasegraph.errors import InvalidTypeError
-
-
-def check_ids(owner: str, ids: object, what: str = "an id") -> None:
-    """Raise InvalidTypeError if an id is not text, such as an (id, score) pair.
-
-    The message starts with `owner`, for example the name of a system, and says what to pass instead. `what` is the word
-    for an id in the message.
-    """
-    if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
-        raise InvalidTypeError(f"{owner}: ids must be a sequence of text, best first; got {ids!r:.80}")
-    for one in ids:
-        if not isinstance(one, str):
-            pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
-            advice = (
-                "pass the ids alone, [identifier for identifier, score in hits]"
-                if pair
-                else "pass text, such as str(id)"
-            )
-            raise InvalidTypeError(f"{owner}: {what} must be text; got {one!r:.80}; {advice}")
-
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 

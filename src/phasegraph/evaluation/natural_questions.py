@@ -10,9 +10,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phasegraph.evaluation.datasets import Passage, Query
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.own_questions import apart, holders, rare_names
+from phasegraph.evaluation.query_files import Query
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.sentences import written
 

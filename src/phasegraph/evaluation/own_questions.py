@@ -1,16 +1,15 @@
-"""Judged questions over a user's files: from a question file, or from words of passages for ``try --compare``."""
+"""Judged questions from words of a user's passages, for ``try --compare``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 
-from phasegraph._support.jsonl import file_error, id_list, objects_of
-from phasegraph.evaluation.datasets import Passage, Query, queries_of
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.query_files import Query
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.lexical import TOKENIZERS
 
@@ -103,81 +102,6 @@ def two_part(passages: Sequence[Passage], graph: EntityGraph, count: int, seed: 
             text = " ".join(word for half in halves for word in half)
             made.append(_query(f"two-part-{len(made) + 1}", text, "two-part", [passage.id for passage in pair]))
     return made
-
-
-QUOTES, PAGES = "quotes", "pages"
-_BY_IDS = ("relevant", "grades", "hops", "spans", "gold_spans")
-
-
-def read_questions(path: str | Path, passages: Sequence[Passage]) -> tuple[Query, ...]:
-    """Read a user's questions, each judged by passage ids, by quotes, or by whole files.
-
-    Parameters
-    ----------
-    path : path
-        A JSONL file. Each line has a ``question`` and one kind of judgement. ``quotes`` are sentences of the files that
-        answer the question. ``pages`` are names of files; any passage of such a file counts as an answer. ``relevant``
-        and ``hops`` are ids of passages, as in :func:`phasegraph.evaluation.evaluate`.
-    passages : sequence of Passage
-        The passages of the user's files, in which quotes, files and ids are looked up.
-
-    Returns
-    -------
-    tuple of Query
-        The questions in the order of the file, judged by ids of `passages`.
-
-    Raises
-    ------
-    InvalidInputError
-        If a line has no judgement, no passage contains a quote, or a named file or passage does not exist.
-    """
-    file = Path(path)
-    texts = {passage.id: _plain(passage.content) for passage in passages}
-    by_page: dict[str, list[str]] = {}
-    for passage in passages:
-        by_page.setdefault(str(passage.extra.get("source", "")), []).append(passage.id)
-    rows = []
-    for line, row in objects_of(file):
-        if not any(key in row for key in _BY_IDS):
-            hops = _hops_of(file, line, row, texts, by_page)
-            named = {"hops": [hop[0] for hop in hops], "hop_alternatives": hops, "last_hop_known": False}
-            row = {key: value for key, value in row.items() if key not in (QUOTES, PAGES)} | named
-        rows.append((line, row))
-    return tuple(query for query in queries_of(file, rows, passages) if query.judgement.hops)
-
-
-def _hops_of(
-    file: Path, line: int, row: Mapping[str, object], texts: Mapping[str, str], by_page: Mapping[str, list[str]]
-) -> list[list[str]]:
-    """Return, for each quote and each page in a line of the question file, the ids of the passages that match it.
-
-    `texts` are the plain texts of the passages by id, and `by_page` the ids of passages by page.
-    """
-    hops = []
-    quoted, pages = row.get(QUOTES), row.get(PAGES)
-    listed = [quoted] if isinstance(quoted, str) else quoted
-    for quote in [] if listed is None else id_list(file, line, listed, QUOTES):
-        held = [name for name, text in texts.items() if _plain(quote) in text]
-        if not held:
-            raise file_error(
-                file, line, f"no passage contains the quote {quote!r:.80}; copy a sentence from the file unchanged"
-            )
-        hops.append(held)
-    for page in [] if pages is None else id_list(file, line, pages, PAGES):
-        if page not in by_page:
-            raise file_error(file, line, f"no file with the name {page!r} was read; check the spelling in {PAGES!r}")
-        hops.append(by_page[page])
-    if not hops:
-        fields = ", ".join(map(repr, (QUOTES, PAGES, "relevant", "hops")))
-        raise file_error(
-            file, line, f"a question needs one of the fields {fields}, which give the passages of its answer"
-        )
-    return hops
-
-
-def _plain(text: str) -> str:
-    """Return a text in lower case with single spaces between its words."""
-    return " ".join(text.lower().split())
 
 
 def _query(name: str, text: str, kind: str, hops: list[str]) -> Query:

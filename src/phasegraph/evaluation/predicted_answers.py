@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from phasegraph._support.jsonl import lines_of, objects_of, text_field
+from phasegraph._support.validation import file_error
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
-from phasegraph.evaluation.runs import read_predictions
 
 ANSWER_GOALS = (Measure("EM", 1), Measure("F1", 1))
 
@@ -34,6 +36,46 @@ def read_answers(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[st
                 raise InvalidInputError(f"{file}: query {unknown!r}, answered by {system!r}, is not in the data set")
             found[system] = {query: given for query, given in answers.items() if query in known}
     return found
+
+
+def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Read predicted answers, by system and query id.
+
+    A JSONL file has one object per line: ``query`` (or ``id``), ``answer`` (or ``prediction``), and optionally
+    ``system`` (default: the file name without its suffix). The answer is a text, or a list of texts, best first. If the
+    name ends in ``.json``, the file is one object of answers by query id. Raise InvalidInputError if the file is
+    broken, or a system answers a query twice.
+    """
+    file = Path(path)
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for line, row in _predicted(file):
+        query = text_field(file, line, row, "query" if "query" in row else "id")
+        of_system = found.setdefault(text_field(file, line, row, "system", file.stem), {})
+        if query in of_system:
+            raise file_error(file, line, f"a system must answer a query once; {query!r} repeats")
+        given = row.get("answer", row.get("prediction"))
+        texts = [text for text in (given if isinstance(given, list) else [given]) if isinstance(text, str)]
+        if len(texts) < (len(given) if isinstance(given, list) else 1):
+            raise file_error(file, line, f"'answer' must be text or a list of texts; got {given!r}")
+        of_system[query] = tuple(texts)
+    if not found:
+        raise file_error(file, None, "there must be at least one predicted answer; the file is empty")
+    return found
+
+
+def _predicted(file: Path) -> Iterable[tuple[int, Mapping[str, object]]]:
+    if file.suffix != ".json":
+        yield from objects_of(file)
+        return
+    try:
+        state = json.loads("\n".join(text for _, text in lines_of(file)))
+    except (ValueError, RecursionError) as error:
+        raise file_error(file, None, f"the file must be one JSON object of answers by query id; {error}") from error
+    if not isinstance(state, dict):
+        raise file_error(
+            file, None, f"the file must be one JSON object of answers by query id; got {type(state).__name__}"
+        )
+    yield from ((1, {"query": query, "answer": answer}) for query, answer in state.items())
 
 
 def answer_table(said: Mapping[str, Mapping[str, tuple[str, ...]]], dataset: Dataset, baseline: str) -> Table:

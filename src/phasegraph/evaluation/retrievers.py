@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from phasegraph._support.jsonl import objects_of
 from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
-from phasegraph.evaluation.datasets import Dataset, Passage, Query, groups_of, queries_of, read_corpus
+from phasegraph.evaluation.corpus_files import Passage, read_corpus
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import PAGE_MEASURES, Measure
+from phasegraph.evaluation.query_files import Query, groups_of, queries_of
 from phasegraph.evaluation.significance import p_text
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
@@ -137,7 +139,7 @@ def evaluate(
         The judged questions in one of these forms. A JSONL file has one line per question: ``question`` (or ``text``),
         and ``relevant``, a list of ids or gains by id; or the fields of a data set's ``queries.jsonl`` (``hops``,
         ``grades``, ...; ``id`` is optional). A folder contains such a ``queries.jsonl`` and its ``corpus.jsonl``. An
-        iterable contains mappings like these lines, or :class:`~phasegraph.evaluation.datasets.Query` objects. A
+        iterable contains mappings like these lines, or :class:`~phasegraph.evaluation.query_files.Query` objects. A
         mapping contains the relevant ids, or the gains by id, for each question.
     corpus : path or sequence of Passage, optional
         The passages of the corpus (JSONL: ``id``, ``title``, ``text``). With a corpus, a judgement of an unknown id is

@@ -1,4 +1,4 @@
-"""Read and write runs (all rankings of one system), judgements in TREC's formats, and predicted answers.
+"""Read and write runs (all rankings of one system), and read judgements in TREC's formats.
 
 A missing or broken file raises ``InvalidInputError``, whose message names the file and the line. The readers of
 ir-measures report no line numbers, and accept NaN scores and repeated ids.
@@ -6,7 +6,6 @@ ir-measures report no line numbers, and accept NaN scores and repeated ids.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -15,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from phasegraph._support.files import replace_file
-from phasegraph._support.jsonl import file_error, flag_field, id_list, lines_of, objects_of, text_field
+from phasegraph._support.jsonl import flag_field, id_list, lines_of, objects_of, text_field
+from phasegraph._support.validation import check_ids, file_error
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
-from phasegraph.evaluation.judgements import Judgement, check_ids
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.ranking import Ranking
 
 
@@ -241,46 +241,6 @@ def _jsonl_judgements(file: Path, known: frozenset[str] | None) -> tuple[Judgeme
 def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | None) -> None:
     if known is not None and passage not in known:
         raise file_error(file, line, f"the judged passage {passage!r} is not in the corpus")
-
-
-def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Read predicted answers, by system and query id.
-
-    A JSONL file has one object per line: ``query`` (or ``id``), ``answer`` (or ``prediction``), and optionally
-    ``system`` (default: the file name without its suffix). The answer is a text, or a list of texts, best first. If the
-    name ends in ``.json``, the file is one object of answers by query id. Raise InvalidInputError if the file is
-    broken, or a system answers a query twice.
-    """
-    file = Path(path)
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for line, row in _predicted(file):
-        query = text_field(file, line, row, "query" if "query" in row else "id")
-        of_system = found.setdefault(text_field(file, line, row, "system", file.stem), {})
-        if query in of_system:
-            raise file_error(file, line, f"a system must answer a query once; {query!r} repeats")
-        given = row.get("answer", row.get("prediction"))
-        texts = [text for text in (given if isinstance(given, list) else [given]) if isinstance(text, str)]
-        if len(texts) < (len(given) if isinstance(given, list) else 1):
-            raise file_error(file, line, f"'answer' must be text or a list of texts; got {given!r}")
-        of_system[query] = tuple(texts)
-    if not found:
-        raise file_error(file, None, "there must be at least one predicted answer; the file is empty")
-    return found
-
-
-def _predicted(file: Path) -> Iterable[tuple[int, Mapping[str, object]]]:
-    if file.suffix != ".json":
-        yield from objects_of(file)
-        return
-    try:
-        state = json.loads("\n".join(text for _, text in lines_of(file)))
-    except (ValueError, RecursionError) as error:
-        raise file_error(file, None, f"the file must be one JSON object of answers by query id; {error}") from error
-    if not isinstance(state, dict):
-        raise file_error(
-            file, None, f"the file must be one JSON object of answers by query id; got {type(state).__name__}"
-        )
-    yield from ((1, {"query": query, "answer": answer}) for query, answer in state.items())
 
 
 def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], name: str) -> None:

@@ -17,7 +17,7 @@ from phasegraph._support.validation import check_count
 from phasegraph.calibration.per_list import min_max
 from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.facts import Facts, load_facts
+from phasegraph.evaluation.triple_facts import Facts, load_facts
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, build_graph
 from phasegraph.graph.experimental.semflow import (
     SEMFLOW_PARAMETERS,

@@ -10,10 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from phasegraph._support.jsonl import file_error
 from phasegraph._support.typing import IntArray
+from phasegraph._support.validation import file_error
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Dataset, Query
+from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.query_files import Query
 
 
 def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: float = 0.5) -> IntArray:

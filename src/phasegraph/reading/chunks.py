@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import groupby
 
-from phasegraph.evaluation.datasets import Passage
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.reading.documents import Document, Section
 
 SIZE = 800

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from phasegraph.errors import InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import Passage
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.reading.archives import LARGEST, SUFFIXES, TOO_LARGE, Member, is_archive, members_of
 from phasegraph.reading.chunks import passages_of
 from phasegraph.reading.documents import Document, Section, decoded, title_of

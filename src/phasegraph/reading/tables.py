@@ -10,7 +10,7 @@ from typing import Any
 
 from phasegraph._support.jsonl import objects_in, texts_in
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage, passages_in
+from phasegraph.evaluation.corpus_files import Passage, passages_in
 from phasegraph.reading.chunks import passages_of
 from phasegraph.reading.documents import Document, Section, title_of
 

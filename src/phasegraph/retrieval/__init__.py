@@ -6,7 +6,7 @@ call, it binds its sources to the query, and converts each :class:`SelectedHit` 
 
 from phasegraph._support.progress import with_progress
 from phasegraph._support.recent import Recent
-from phasegraph._support.renamed import accepts_old_names, new_name, renamed_arguments
+from phasegraph._support.renamed import accepts_old_names, new_name, old_names, renamed_arguments
 from phasegraph._support.validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import warn
@@ -162,6 +162,7 @@ __all__ = [
     "neighbour_entropy_router",
     "new_name",
     "note_dropped",
+    "old_names",
     "oracle_router",
     "parameters_of",
     "plain_evidence",

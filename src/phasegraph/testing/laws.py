@@ -210,7 +210,7 @@ def affine(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def bounded(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """Check that published scores are in [0, 1] and descending, and that fused values are finite (I12)."""
+    """Check that final scores are in [0, 1] and descending, and that fused values are finite (I12)."""
     result = _all(pipeline, rankings)
     _demand(bool(np.isfinite(result.fused).all() and np.isfinite(result.contributions).all()), "not finite")
     _demand(bool(((result.scores >= 0) & (result.scores <= 1)).all()), f"outside [0, 1]: {result.scores}")

@@ -11,8 +11,9 @@ from phasegraph.apps.cli.output import console, percent, progress, show_table
 from phasegraph.apps.inspector.inspector import LIMIT, OWN, Inspector
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.comparison import BEST, Comparison, Flip, compare_own
-from phasegraph.evaluation.datasets import Passage, Query
-from phasegraph.evaluation.own_questions import WORDS, known_items, read_questions, two_part
+from phasegraph.evaluation.corpus_files import Passage
+from phasegraph.evaluation.own_questions import WORDS, known_items, two_part
+from phasegraph.evaluation.query_files import Query, read_questions
 from phasegraph.evaluation.recommendation import recommendation_beside
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.model.entity_graph import EntityGraph

@@ -20,13 +20,12 @@ from phasegraph.apps.cli.evaluate_output import (
     ablation_sheet,
     against_simple,
     answer_sheet,
-    judge,
     main_sheet,
     means_by,
+    protocol_part,
     show_sheet,
-    write_pictures,
 )
-from phasegraph.apps.cli.evaluate_systems import KNOWN, added_systems, chosen_systems
+from phasegraph.apps.cli.evaluate_report import write_pictures
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
     Embedder,
@@ -51,6 +50,7 @@ from phasegraph.apps.cli.output import (
     show_table,
     write_json,
 )
+from phasegraph.apps.cli.system_choice import KNOWN, added_systems, chosen_systems
 from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphWarning
 from phasegraph.evaluation import Evaluation
 from phasegraph.evaluation import evaluate as measure_retrievers
@@ -271,11 +271,11 @@ def evaluate(
     if rules is not None and questions.signs is not None:
         if questions.dev is not None:
             answers, _ = trial.answers(replace(inputs, dataset=questions.signs, graph=None))
-        judged = judge(table, trial.table(answers, questions.signs), rules.measures[0], rules, questions.parts)
+        judged = protocol_part(table, trial.table(answers, questions.signs), rules.measures[0], rules, questions.parts)
         output.add("protocol", judged)
         if answered is not None:
             signs = answer_table(predicted, questions.signs, baseline)
-            output.add("protocol_answers", judge(answered, signs, rules.answer_measure, rules, questions.parts))
+            output.add("protocol_answers", protocol_part(answered, signs, rules.answer_measure, rules, questions.parts))
     if by is not None:
         output.add("by", means_by(table, labels, by, further[0] if further else Measure("Recall", 10)))
     if off_topic is not None or unanswerable:

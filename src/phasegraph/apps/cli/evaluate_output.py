@@ -1,26 +1,22 @@
-"""The output of the command ``phasegraph evaluate``: printed tables, the object for ``--json``, and the report page."""
+"""The output of the command ``phasegraph evaluate``: printed tables, and the object for ``--json``."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 
 from phasegraph.apps.cli.output import percent, show_table, write_json
 from phasegraph.evaluation.ablation import Ablation
 from phasegraph.evaluation.abstention import Abstention
-from phasegraph.evaluation.experiment import TWO, System, Table
+from phasegraph.evaluation.experiment import Table
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.predicted_answers import ANSWER_GOALS
 from phasegraph.evaluation.protocol import Protocol, Verdict, verdicts
 from phasegraph.evaluation.recommendation import RECOMMENDED_BY, SIMPLE, WEIGHED, Recommendation, best_simple, gain_of
-from phasegraph.evaluation.report import conclusion, evaluation_pictures, measure_to_show, write_report
 from phasegraph.evaluation.significance import p_text
-from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
-from phasegraph.fusion.pipeline import FusionPipeline
 
 OURS = ("default", "default-three")
 """The names of the rows that tables print in bold."""
@@ -131,21 +127,6 @@ def title_of(table: Table) -> str:
     return f"{table.dataset}: {len(table.queries)} queries, lists of {table.limit}, against {table.baseline}"
 
 
-def meanings(
-    table: Table,
-    systems: Sequence[System],
-    ms: str = "milliseconds per question to search the sources, one after another, and to fuse the hits",
-) -> dict[str, str]:
-    """Return an explanation for each measure, column and system in a table; `ms` explains the column of times."""
-    terms = {measure.name: measure.about for measure in table.measures if measure.about}
-    terms["@k"] = "the measure counts the first k passages"
-    terms["(p)"] = f"p-value of the paired test against {table.baseline}, with Holm's correction"
-    if any(measure.name == "LastHop" for measure in table.tests):
-        terms["W/L"] = f"questions won and lost against {table.baseline}"
-    terms["ms"] = ms
-    return terms | {system.name: system.about for system in systems if system.about}
-
-
 def against_simple(
     table: Table, simple: Mapping[Measure, str], printed: Collection[Measure]
 ) -> tuple[dict[str, object], Sheet]:
@@ -174,7 +155,7 @@ def against_simple(
     return state, Sheet("default against the best simple way of each measure", columns, rows, [note])
 
 
-def judge(
+def protocol_part(
     tested: Table, signs: Table, goal: str, protocol: Protocol, parts: tuple[str, str]
 ) -> tuple[dict[str, object], Sheet]:
     """Apply a protocol to the differences from the baseline in the measure `goal`.
@@ -299,38 +280,3 @@ def means_by(table: Table, labels: Sequence[str], field: str, measure: Measure) 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def write_pictures(
-    target: Path, inputs: ExperimentInput, table: Table, sheet: Sheet, systems: Sequence[System]
-) -> Path:
-    """Write the report page with its pictures to the folder `target`, and return the path of the page.
-
-    `sheet` is `table` as text, and `systems` are explained on the page.
-    """
-    data, pipeline = inputs.dataset, FusionPipeline()
-    runs = search_sources(inputs, TWO)
-    rankings = {name: runs[name].rankings for name in TWO}
-    lists = [[rankings[name][row] for name in TWO] for row in range(len(data.queries))]
-    results = [pipeline.decide(each, data.context(row, each)) for row, each in enumerate(lists)]
-    labels = {passage.id: passage.title or passage.id for passage in data.passages}
-    shown = next((row for row, result in enumerate(results) if len(result)), 0)
-    pictures = evaluation_pictures(
-        table, rankings, results, data.judgements, pipeline=pipeline, chosen=shown, labels=labels
-    )
-    lead = (
-        "Values are percentages. In brackets and under W/L: p of the paired test against the baseline, with "
-        "Holm's correction."
-    )
-    return write_report(
-        target,
-        title=sheet.title,
-        lead=f"{conclusion(table)} {lead}".strip(),
-        columns=sheet.columns,
-        rows=sheet.rows,
-        marked=OURS,
-        pictures=pictures,
-        notes=[*(f"left out: {line}" for line in table.left_out), *table.notes],
-        terms=meanings(table, systems),
-        sort_by=str(measure_to_show(table)),
-    )

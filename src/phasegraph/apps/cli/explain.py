@@ -23,8 +23,9 @@ from phasegraph.apps.cli.output import (
 )
 from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
+from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.experiment import THREE, TWO
+from phasegraph.evaluation.query_files import Query
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.fusion.fields import FieldReading
 from phasegraph.fusion.pipeline import FusionPipeline

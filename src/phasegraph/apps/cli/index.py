@@ -27,7 +27,7 @@ from phasegraph.distributed import EmbeddedNames, local
 from phasegraph.distributed.building import BuildReport, Run
 from phasegraph.distributed.shards import BuildSettings
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.building import read_openie

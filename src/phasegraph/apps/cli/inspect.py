@@ -26,8 +26,8 @@ from phasegraph.apps.cli.output import (
 from phasegraph.apps.inspector.inspector import OTHER, OWN, Inspector
 from phasegraph.apps.inspector.server import LOOPBACK, exported, serve
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage, Query, read_corpus
-from phasegraph.evaluation.own_questions import read_questions
+from phasegraph.evaluation.corpus_files import Passage, read_corpus
+from phasegraph.evaluation.query_files import Query, read_questions
 from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline

@@ -27,8 +27,9 @@ from phasegraph._support.serialization import bundle_kind
 from phasegraph._support.text import legible, legible_json
 from phasegraph.embedding import EMBEDDERS, named_embedder
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import SPANS, Dataset, load_dataset
+from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.query_files import SPANS
 from phasegraph.evaluation.runs import write_text
 from phasegraph.graph.chunk_graph import KIND, ChunkGraph
 from phasegraph.graph.model.entity_graph import EntityGraph

@@ -27,7 +27,7 @@ from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
 from phasegraph.apps.inspector.inspector import Inspector
 from phasegraph.apps.inspector.server import check_installed, serve
 from phasegraph.evaluation.natural_questions import natural_questions
-from phasegraph.evaluation.own_questions import read_questions
+from phasegraph.evaluation.query_files import read_questions
 from phasegraph.graph.index.graph_index import GraphIndex
 
 WITHOUT_MODEL = "without --embedder, passages are found by words and the graph; --embedder minilm adds vectors"

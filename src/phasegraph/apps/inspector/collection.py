@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage
+from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecord

@@ -21,7 +21,8 @@ from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import Confidence
 from phasegraph.apps.inspector.collection import Collection
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.evaluation.datasets import Passage, Query
+from phasegraph.evaluation.corpus_files import Passage
+from phasegraph.evaluation.query_files import Query
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import KIND, VERSION, FusionPipeline
 from phasegraph.fusion.renamed_sources import with_new_source_names

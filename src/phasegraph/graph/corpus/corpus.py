@@ -463,7 +463,7 @@ class Corpus:
             self._tried = folder.pending + _most_changed(self.index)
             warn(
                 f"{folder.path.name}: {folder.pending} changed passages could not be merged into the index: {reason}. "
-                "They stay in separate files, and searches include them. phasegraph tries again after "
+                "The changes stay in separate files, and searches include them. phasegraph tries again after "
                 f"{self._tried - folder.pending:.0f} more changed passages"
             )
             return

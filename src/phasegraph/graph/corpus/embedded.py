@@ -92,7 +92,8 @@ def check_model(
         if made_by is not None and (changed := made_by.differences(model.identity)):
             warn(
                 f"{name}: the settings of its embedding model have changed ({'; '.join(changed)}), but the model still "
-                "computes nearly the same vectors. If you did not intend the change, restore the settings",
+                "computes nearly the same vectors for the passages that were compared. If you did not intend the "
+                "change, restore the settings",
                 stacklevel=2,
             )
         return True

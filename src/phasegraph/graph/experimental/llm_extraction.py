@@ -279,7 +279,8 @@ class AnswerCache:
             if not self._told:
                 self._told = True
                 warn(
-                    f"{self.folder}: answers cannot be stored in this folder; a later run asks again: {error}",
+                    f"{self.folder}: answers cannot be stored in this folder; a later run asks the model again: "
+                    f"{error}",
                     stacklevel=3,
                 )
 

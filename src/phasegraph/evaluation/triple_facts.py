@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from phasegraph._support.jsonl import file_error
 from phasegraph._support.typing import Float32Array, FloatArray, IntArray
+from phasegraph._support.validation import file_error
 from phasegraph._support.vector_files import read_packed, read_vectors
 from phasegraph.errors import InsufficientDataError
 from phasegraph.evaluation.datasets import Dataset

@@ -17,9 +17,13 @@ from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.renamed_sources import with_new_source_names
 
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
+"""All systems by name, except those that an option adds."""
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
+"""The options that add a system, by the system's name."""
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
+"""The known systems that ``usual`` leaves out."""
 USUAL = tuple(name for name in KNOWN if name not in ON_REQUEST)
+"""The systems that ``usual`` stands for; they are compared by default."""
 
 
 def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from phasegraph._support.vector_files import read_packed
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.facts import load_facts
+from phasegraph.evaluation.triple_facts import load_facts
 
 
 @pytest.fixture
