@@ -30,7 +30,8 @@ _SPARE = 128
 """Number of file descriptors reserved for files and other sockets."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _HEAD_ENDS = re.compile(rb"\n\r?\n")
-_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,6})[ \t]*\r?\n", re.IGNORECASE)
+_FRAMING = re.compile(rb"\n(content-length|transfer-encoding|expect)[^\n]*", re.IGNORECASE)
+_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,5})[ \t]*\r?\n", re.IGNORECASE)
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -137,7 +138,7 @@ class Door:
 def protocol(door: Door) -> Any:
     """Return the protocol for ``uvicorn.Config(http=…)``: uvicorn's h11 protocol with the limits of `door`.
 
-    Uvicorn gets a connection only when its first request has arrived (:class:`_Arriving`).
+    Before, :class:`_Arriving` waits for the first request of each connection.
     """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -160,7 +161,7 @@ def protocol(door: Door) -> Any:
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             door.read(self)
-            if self.cycle is not None and not self.cycle.response_complete:
+            if self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused:
                 self._end()
             elif self._timer is None:
                 self._begin()
@@ -211,15 +212,17 @@ def protocol(door: Door) -> Any:
 class _Arriving(asyncio.Protocol):
     """A connection until its first request has arrived; uvicorn's protocol then takes its place.
 
-    Hostile clients open very many connections whose requests never arrive. Each of them would cost more than
-    one and a half times as much processor time with uvicorn's protocol, and an incomplete body would occupy a task.
+    Hostile clients open very many connections whose requests never arrive. Each of them would cost several times as
+    much processor time with uvicorn's protocol, and an incomplete body would also occupy a task. Requests that only
+    uvicorn's protocol can judge are passed on at once.
     """
 
     waits = True
 
     def __init__(self, door: Door, connections: set[Any], following: Callable[[], Any]) -> None:
         self._door, self._connections, self._following = door, connections, following
-        self._data = b""
+        self._data = bytearray()
+        self._size: int | None = None  # of the request, when its head has arrived
         self._timer: asyncio.TimerHandle | None = None
 
     def unread(self) -> bool:
@@ -231,7 +234,7 @@ class _Arriving(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if self._door.admit(self, peer[0] if isinstance(peer, tuple) else ""):
             self._connections.add(self)
-            self._timer = asyncio.get_running_loop().call_later(self._door.slowest, self._late)
+            self._wait(self._head_is_late)
         else:
             transport.write(_FULL)
             transport.close()
@@ -239,20 +242,41 @@ class _Arriving(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._timer is None:
             return  # the connection was refused
+        searched = max(0, len(self._data) - 2)
         self._data += data
-        if _missing(self._data):
-            self._door.read(self)
-        else:
+        if self._has_arrived(searched):
             self._pass_on()
+        else:
+            self._door.read(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.shutdown()
+        self._forget()
+        self._door.leave(self)
 
     def shutdown(self) -> None:
         """Close the connection."""
         self._forget()
-        self._door.leave(self)
         self.transport.abort()
+
+    def _has_arrived(self, searched: int) -> bool:
+        """Return True if the request is complete, or if uvicorn's protocol must judge it.
+
+        The first `searched` bytes do not contain the end of the head.
+        """
+        if self._size is None:
+            end = _HEAD_ENDS.search(self._data, searched)
+            if end is None:
+                # h11 refuses a first byte below "!" at once; it is usual in TLS
+                return len(self._data) > LARGEST_HEAD or self._data[0] < ord("!")
+            head = bytes(self._data[: end.end()])
+            length = _LENGTH.search(head)
+            if length is None or len(_FRAMING.findall(head)) > 1:
+                return True
+            self._size = end.end() + int(length[1])
+        return len(self._data) >= min(self._size, LARGEST_HEAD)
+
+    def _wait(self, late: Callable[[], None]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._door.slowest, late)
 
     def _forget(self) -> None:
         self._connections.discard(self)
@@ -260,14 +284,15 @@ class _Arriving(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def _late(self) -> None:
-        if self.transport.is_closing():
-            return
-        if _missing(self._data) == "body":
-            self._pass_on()  # the application decides how long it waits for the rest
+    def _head_is_late(self) -> None:
+        if self._size is None:
+            self._close()
         else:
-            self.transport.write(_LATE)
-            self.transport.close()
+            self._wait(self._close)  # a body gets as much time again
+
+    def _close(self) -> None:
+        self.transport.write(_LATE)
+        self.transport.close()
 
     def _pass_on(self) -> None:
         """Let uvicorn's protocol take the place of this one."""
@@ -276,23 +301,7 @@ class _Arriving(asyncio.Protocol):
         self._door.replace(self, following)
         self.transport.set_protocol(following)
         following.connection_made(self.transport)
-        following.data_received(self._data)
-
-
-def _missing(data: bytes) -> str:
-    """Return which part of a request is missing: "head" or "body"; "" if none is.
-
-    The result is also "" if the request can already be refused, or if only uvicorn's protocol can judge it.
-    """
-    if len(data) > LARGEST_HEAD or b"" < data[:1] < b"!":  # h11 refuses such a first byte; it is usual in TLS
-        return ""
-    end = _HEAD_ENDS.search(data)
-    if end is None:
-        return "head"
-    length = _LENGTH.search(data, 0, end.end())
-    if length is None or b"expect:" in data[: end.end()].lower():
-        return ""
-    return "body" if len(data) - end.end() < int(length[1]) else ""
+        following.data_received(bytes(self._data))
 
 
 class _Listening(socket.socket):

@@ -19,7 +19,7 @@ _HALF, _NOTHING = 10.0, 1e-3
 """Half-life, in seconds, of a tenant's recent processor time; processor seconds below which a tenant is inactive."""
 _ABOVE, _REST = 1.25, 3.0
 """A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
-_LONG, _LEAST_LONG = 2.0, 0.02
+_LONG, _LEAST_LONG = 2.0, 0.1
 """A request is long above `_LONG` times the usual processor time of most tenants, and above `_LEAST_LONG` seconds."""
 _MOST_SHARES = 4.0
 """Maximum processor time of one tenant that counts in the average, in fair shares of one processor."""
@@ -43,18 +43,17 @@ class Turns:
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
     tenant whose recent requests asked for the least processor time. A refused request also counts, with the usual time
     of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. The usual time depends
-    on the size of a request, because long questions take long. Until a tenant's usual time for a size is known, its
-    requests count with the usual time of the tenant with the longest requests of this size, or of any size.
+    on the size of a request, because long questions take long. A tenant's usual time for a size may be unknown. Its
+    request then counts with the longest usual time of any tenant for this size, or for all sizes.
+
+    A request is long if it usually takes much more processor time than the requests of most tenants. Long requests
+    together get at most a quarter of the slots. Without this limit, they would sometimes hold all slots. All other
+    requests would then have to wait for their end, although no tenant asks for more than its share.
 
     A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
     its slot would not show this: while heavy requests run, every request takes long. Heavy tenants together get at most
     a quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the time:
     after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
-
-    The same limits apply to long requests together. A request is long if it usually takes much more processor time than
-    the requests of most tenants. A request of a size that no tenant has sent yet counts as long. Without these limits,
-    long requests would sometimes hold all slots. All short requests would then have to wait for their end, although no
-    tenant asks for more than its share.
     """
 
     def __init__(
@@ -68,13 +67,13 @@ class Turns:
     ) -> None:
         self._most, self._each, self._queue, self._patience, self._now = most, each, queue, patience, now
         self._busy: Counter[Hashable] = Counter()
-        self._waiting: dict[Hashable, deque[tuple[asyncio.Future[bool], float]]] = {}  # with the expected time
+        self._waiting: dict[tuple[Hashable, bool], deque[asyncio.Future[None]]] = {}  # by tenant, and whether long
+        self._long = 0  # number of slots that long requests hold
         self._asked: dict[Hashable, tuple[float, float]] = {}  # processor seconds, and the time of the last update
         self._usual: dict[Hashable, float] = {}  # processor seconds of a request
         self._usual_of_size: dict[int, dict[Hashable, float]] = {}
-        self._long: Counter[Hashable] = Counter()  # slots that long requests of each tenant hold
         self._usually_takes: dict[Hashable, float] = {}
-        self._rested = -math.inf  # the time until which heavy tenants and long requests make way for others
+        self._rested = -math.inf  # the time until which heavy tenants make way for others
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
@@ -84,15 +83,13 @@ class Turns:
         `size` is the size class of the request, a small number.
         """
         of_size = self._usual_of_size.setdefault(size, {})
-        known = of_size or self._usual
-        expected = of_size.get(tenant, max(known.values(), default=0.0))
+        expected = of_size.get(tenant, max((of_size or self._usual).values(), default=0.0))
         self._ask(tenant, expected)
-        length = expected if of_size else math.inf
-        heavy, longest = self._heavy(), self._longest()
-        if tenant not in self._waiting and self._free(tenant, length, heavy, longest):
-            long = self._take(tenant, length > longest)
+        long = self._is_long(expected)
+        if (tenant, long) not in self._waiting and self._free(tenant, long, self._heavy()):
+            self._take(tenant, long)
         else:
-            long = await self._wait(tenant, length)
+            await self._wait(tenant, long)
         begun, jobs = self._now(), list[float]()
         before = SPENT.set(jobs)
         try:
@@ -103,7 +100,7 @@ class Turns:
             self._ask(tenant, spent - expected)
             for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
                 usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
-            if long or tenant in self._heavy():
+            if tenant in self._heavy():
                 self._rested = self._now() + _REST * took
             self._give_back(tenant, long)
 
@@ -117,24 +114,26 @@ class Turns:
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
-    def _take(self, tenant: Hashable, long: bool) -> bool:
-        """Give a slot to a request; return whether the request is long."""
+    def _take(self, tenant: Hashable, long: bool) -> None:
         self._busy[tenant] += 1
-        self._long[tenant] += long
-        return long
+        self._long += long
 
     def _active(self) -> set[Hashable]:
         """Return the tenants that have a request, or had a request in the last `_HALF` seconds."""
         now = self._now()
-        return {one for one, (_, then) in self._asked.items() if now - then < _HALF} | {*self._busy, *self._waiting}
+        return {one for one, (_, then) in self._asked.items() if now - then < _HALF} | {*self._busy, *self._queued()}
 
-    def _longest(self) -> float:
-        """Return the expected processor time above which a request is long.
+    def _queued(self) -> set[Hashable]:
+        """Return the tenants that have a waiting request."""
+        return {one for one, _ in self._waiting}
+
+    def _is_long(self, expected: float) -> bool:
+        """Return True if a request is long; `expected` is the processor time that such a request usually takes.
 
         The usual times of active tenants are compared by their lower median. With one tenant, no request is long.
         """
         usual = sorted(self._usual[one] for one in self._active() if one in self._usual)
-        return max(_LEAST_LONG, _LONG * usual[(len(usual) - 1) // 2]) if len(usual) > 1 else math.inf
+        return len(usual) > 1 and expected > max(_LEAST_LONG, _LONG * usual[(len(usual) - 1) // 2])
 
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
@@ -151,23 +150,24 @@ class Turns:
         heavy = {one for one, seconds in asked.items() if seconds > _ABOVE * average}
         return heavy if len(heavy) < len(asked) else set()  # they slow down nobody else
 
-    async def _wait(self, tenant: Hashable, length: float) -> bool:
-        """Wait for a slot; return True if the request got it as a long request."""
-        if len(self._waiting.get(tenant, ())) >= self._queue:
+    async def _wait(self, tenant: Hashable, long: bool) -> None:
+        if self._count(tenant) >= self._queue:
             raise self._busy_error(tenant, f"the server is busy: {self._queue} of your requests are already waiting")
-        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        line = self._waiting.setdefault(tenant, deque())
-        line.append((turn, length))
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line = self._waiting.setdefault((tenant, long), deque())
+        line.append(turn)
+        self._wake_after_pause()
         try:
             async with asyncio.timeout(self._patience):
-                return await turn
+                await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._give_back(tenant, turn.result())  # the slot became free just as the wait ended
+                self._give_back(tenant, long)  # the slot became free just as the wait ended
             else:
                 with suppress(ValueError):  # a free slot was for this request, which had just left
-                    line.remove((turn, length))
-                self._forget(tenant)
+                    line.remove(turn)
+                if not self._waiting.get((tenant, long)):
+                    self._waiting.pop((tenant, long), None)
             if isinstance(error, TimeoutError):
                 raise self._busy_error(
                     tenant, f"the server is busy: no slot became free within {self._patience:g} s"
@@ -176,12 +176,16 @@ class Turns:
 
     def _busy_error(self, tenant: Hashable, said: str) -> BusyError:
         error = BusyError(said)
-        rounds = (len(self._waiting.get(tenant, ())) + 1) / self._each
+        rounds = (self._count(tenant) + 1) / self._each
         error.retry_after = min(_LONGEST_RETRY, max(1, math.ceil(rounds * self._usually_takes.get(tenant, 0.0))))
         return error
 
+    def _count(self, tenant: Hashable) -> int:
+        """Return the number of waiting requests of a tenant."""
+        return sum(len(self._waiting.get((tenant, long), ())) for long in (False, True))
+
     def _give_back(self, tenant: Hashable, long: bool) -> None:
-        self._long[tenant] -= long
+        self._long -= long
         self._busy[tenant] -= 1
         if not self._busy[tenant]:
             del self._busy[tenant]
@@ -189,38 +193,34 @@ class Turns:
 
     def _hand_out(self) -> None:
         """Give free slots to waiting requests."""
-        heavy, longest = self._heavy(), self._longest()
-        while ready := [one for one, line in self._waiting.items() if self._free(one, line[0][1], heavy, longest)]:
+        heavy = self._heavy()
+        while ready := [(one, long) for one, long in self._waiting if self._free(one, long, heavy)]:
             now = self._now()
-            following = min(ready, key=lambda one: (self._busy[one], self._recently(one, now)))
+            following = min(ready, key=lambda line: (self._busy[line[0]], self._recently(line[0], now)))
             line = self._waiting.pop(following)
-            turn, length = line.popleft()
+            turn = line.popleft()
             if line:
                 self._waiting[following] = line  # the tenant moves to the end of the line
             if not turn.done():
-                turn.set_result(self._take(following, length > longest))
+                turn.set_result(None)
+                self._take(*following)
+        self._wake_after_pause()
+
+    def _wake_after_pause(self) -> None:
+        """Hand out slots at the end of the pause of heavy tenants, if one of them waits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         rest = self._rested - self._now()
-        if rest > 0 and any(one in heavy or line[0][1] > longest for one, line in self._waiting.items()):
+        if rest > 0 and not self._heavy().isdisjoint(self._queued()):
             self._timer = asyncio.get_running_loop().call_later(rest, self._hand_out)
 
-    def _free(self, tenant: Hashable, length: float, heavy: Collection[Hashable], longest: float) -> bool:
-        if self._busy.total() >= self._most or self._busy[tenant] >= self._each:
+    def _free(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
+        few = max(1, self._most // 4)
+        if self._busy.total() >= self._most or self._busy[tenant] >= self._each or (long and self._long >= few):
             return False
-        long, few = length > longest, max(1, self._most // 4)
-        if tenant not in heavy and not long:
+        if tenant not in heavy:
             return True
-        if long and self._long.total() >= few:
+        if sum(self._busy[one] for one in heavy) >= few:
             return False
-        if tenant in heavy and sum(self._busy[one] for one in heavy) >= few:
-            return False
-        return self._now() >= self._rested or not (
-            any(one not in heavy and slots > self._long[one] for one, slots in self._busy.items())
-            or any(one not in heavy and line[0][1] <= longest for one, line in self._waiting.items())
-        )
-
-    def _forget(self, tenant: Hashable) -> None:
-        if not self._waiting.get(tenant):
-            self._waiting.pop(tenant, None)
+        return self._now() >= self._rested or all(one in heavy for one in (*self._busy, *self._queued()))

@@ -135,7 +135,6 @@ class Gate:
         line = LINE if len(apps) == 1 else LINE_OF_SEVERAL
         self._turns = Turns(most, each=share if each is None else each, queue=line if queue is None else queue)
         self._slowest, self._refusal = slowest, refusal
-        self._refused: dict[int | None, float] = {}  # by tenant, the time of the last refusal
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Check a request, then answer it or refuse it."""
@@ -151,7 +150,7 @@ class Gate:
         app = self._open or self._opened_by(headers.get(b"authorization", b""))
         if refused is None and app is None:
             refused = (401, "a token is needed: Authorization: Bearer TOKEN")
-            await self._put_off(scope, None)
+            await self._put_off(scope)
         if refused is not None:
             await _say(send, *refused)
             return
@@ -170,21 +169,14 @@ class Gate:
             async with self._turns.place(id(app), len(body).bit_length()):
                 await app(scope, _again(body, receive), send)
         except BusyError as error:
-            await self._put_off(scope, id(app))
+            await self._put_off(scope)
             after = str(error.retry_after)
             await _say(send, 429, f"{error}; try again in {after} s", [(b"retry-after", after.encode())])
 
-    async def _put_off(self, scope: Any, tenant: int | None) -> None:
-        """Wait before a refusal; meanwhile, the server may close this connection to accept a new connection.
-
-        `tenant` is None if the token is invalid. The refusals of one tenant follow each other at a tenth of the usual
-        delay, because each refusal takes time on the event loop. No refusal waits longer than ten times this delay.
-        """
+    async def _put_off(self, scope: Any) -> None:
+        """Wait before a refusal; meanwhile, the server may close this connection to accept a new connection."""
         scope[IDLE] = True
-        now = asyncio.get_running_loop().time()
-        following = self._refused.get(tenant, 0.0) + self._refusal / 10
-        due = self._refused[tenant] = min(max(now + self._refusal, following), now + 10 * self._refusal)
-        await asyncio.sleep(due - now)
+        await asyncio.sleep(self._refusal)
 
     def _refused_at_the_door(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         host = headers.get(b"host", b"").decode("latin-1").lower()
