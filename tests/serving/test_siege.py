@@ -1159,3 +1159,47 @@ def test_a_client_that_reads_nothing_and_asks_again_loses_its_connection():
                         await asyncio.sleep(0.01)
 
     asyncio.run(run())
+
+
+def test_a_pause_ends_although_others_have_asked_for_as_much_meanwhile():
+    turns = Turns(4, each=1, patience=2.0)
+    now = turns._now()
+    turns._asked = {"heavy": (5.0, now), "other": (3.0, now), "third": (3.0, now)}
+    turns._usual = {"heavy": 0.0, "other": 0.7}
+    turns._rested = now + 0.1
+
+    async def run():
+        leave, got = asyncio.Event(), []
+
+        async def request(tenant):
+            async with turns.place(tenant):
+                got.append(tenant)
+                await leave.wait()
+
+        tasks = [asyncio.create_task(request("other"))]
+        await asyncio.sleep(0)
+        assert "heavy" in turns._heavy()
+        for tenant in ("heavy", "other"):
+            tasks.append(asyncio.create_task(request(tenant)))
+            await asyncio.sleep(0)
+        assert (got, turns._heavy()) == (["other"], set())
+        async with asyncio.timeout(1.0):
+            while "heavy" not in got:
+                await asyncio.sleep(0.01)
+        leave.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+
+
+def test_a_size_that_is_new_counts_with_the_usual_time_of_its_tenant():
+    turns = Turns(4, each=1)
+    turns._usual, turns._usual_of_size = {"few": 0.01, "flood": 3.0}, {12: {"flood": 3.0}}
+    turns._asked = {"flood": (1.0, turns._now())}
+
+    async def run(size):
+        async with turns.place("few", size):
+            return turns._long, turns._recently("few", turns._now())
+
+    assert asyncio.run(run(5))[1] < 0.02
+    assert asyncio.run(run(12)) == (1, pytest.approx(3.0, rel=0.01))

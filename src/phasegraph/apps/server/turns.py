@@ -20,7 +20,7 @@ _HALF, _NOTHING = 10.0, 1e-3
 _ABOVE, _REST = 1.25, 3.0
 """A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
 _LONG, _LEAST_LONG = 2.0, 0.1
-"""A request is long above `_LONG` times the usual processor time of most tenants, and above `_LEAST_LONG` seconds."""
+"""A request is long above `_LONG` times the median of the tenants' usual times, and above `_LEAST_LONG` seconds."""
 _MOST_SHARES = 4.0
 """Maximum processor time of one tenant that counts in the average, in fair shares of one processor."""
 _REQUEST = 0.002
@@ -44,11 +44,12 @@ class Turns:
     tenant whose recent requests asked for the least processor time. A refused request also counts, with the usual time
     of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. The usual time depends
     on the size of a request, because long questions take long. A tenant's usual time for a size may be unknown. Its
-    request then counts with the longest usual time of any tenant for this size, or for all sizes.
+    request then counts with the longest usual time of other tenants for this size. If that is unknown too, it counts
+    with the tenant's own usual time for all sizes, and at first with the longest such time of other tenants.
 
-    A request is long if it usually takes much more processor time than the requests of most tenants. Long requests
-    together get at most a quarter of the slots. Without this limit, they would sometimes hold all slots. All other
-    requests would then have to wait for their end, although no tenant asks for more than its share.
+    A request is long if it usually takes much more processor time than the requests of at least half of the tenants.
+    Long requests together get at most a quarter of the slots. Without this limit, they would sometimes hold all slots.
+    All other requests would then have to wait for their end, although no tenant asks for more than its share.
 
     A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
     its slot would not show this: while heavy requests run, every request takes long. Heavy tenants together get at most
@@ -83,7 +84,8 @@ class Turns:
         `size` is the size class of the request, a small number.
         """
         of_size = self._usual_of_size.setdefault(size, {})
-        expected = of_size.get(tenant, max((of_size or self._usual).values(), default=0.0))
+        own = self._usual.get(tenant, max(self._usual.values(), default=0.0))
+        expected = of_size.get(tenant, max(of_size.values(), default=own))
         self._ask(tenant, expected)
         long = self._is_long(expected)
         if (tenant, long) not in self._waiting and self._free(tenant, long, self._heavy()):
@@ -207,12 +209,12 @@ class Turns:
         self._wake_after_pause()
 
     def _wake_after_pause(self) -> None:
-        """Hand out slots at the end of the pause of heavy tenants, if one of them waits."""
+        """Hand out slots at the end of the pause of heavy tenants, if a request waits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         rest = self._rested - self._now()
-        if rest > 0 and not self._heavy().isdisjoint(self._queued()):
+        if rest > 0 and self._waiting:
             self._timer = asyncio.get_running_loop().call_later(rest, self._hand_out)
 
     def _free(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
