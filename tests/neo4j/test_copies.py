@@ -39,7 +39,7 @@ def texts(opened, ids):
 def own(address, connection):
     """A connection of its own to a corpus of sixty passages."""
     write_graph(connection, records(COUNT), corpus="k")
-    with Neo4jConnection.connect(address.uri, auth=address.auth, timeout=20.0) as opened:
+    with Neo4jConnection.connect(address.uri, auth=address.auth, timeout=120.0) as opened:
         yield opened
 
 
