@@ -127,7 +127,7 @@ $(DRIVER6)/.ready: $(SOURCES)
 # What these files check is done by the server: its rights, its plugins, and statements that no driver changes.
 SAME_IN_BOTH_DRIVERS := cypher gds rights hostile_input copies restricted_walks own_schema written_by_others
 
-test-driver6: $(DRIVER6)/.ready  ## The Neo4j tests with version 6 of the driver, but for tests of the server alone
+test-driver6: $(DRIVER6)/.ready  ## The Neo4j tests with version 6 of the driver, except tests of the server alone
 	@$(DRIVER6)/bin/python -c "import neo4j; print('driver', neo4j.__version__)"
 	$(DRIVER6)/bin/python -m pytest tests/neo4j $(SAME_IN_BOTH_DRIVERS:%=--ignore=tests/neo4j/test_%.py)
 

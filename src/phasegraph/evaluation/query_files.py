@@ -1,4 +1,4 @@
-"""Judged queries, and the readers of query files: those of data sets, and those over a user's own files.
+"""Judged queries, and the functions that read them from the files of a data set or of a user.
 
 A missing or broken file raises ``InvalidInputError``, whose message names the file and the line.
 """

@@ -17,7 +17,7 @@ from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.renamed_sources import with_new_source_names
 
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
-"""All systems by name, except those that an option adds."""
+"""The systems that need no option, by name; :data:`ADDED_BY` has the others."""
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
 """The options that add a system, by the system's name."""
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
