@@ -1,4 +1,4 @@
-"""How often a test repeats what it draws at random: in full in CI, and part of it in ``make test``."""
+"""How often a test repeats what it draws at random: a part of it, or in full where the coverage is measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from typing import TypeVar
 
 EXHAUSTIVE = os.environ.get("PHASEGRAPH_EXHAUSTIVE") == "1"
-"""Whether every random test runs in full; .ci/run sets it. The part is the beginning of the whole: seeds stay."""
+"""Whether every random test runs in full, as in the coverage job of GitHub. The part is the beginning of the whole: seeds stay."""
 
 Kind = TypeVar("Kind")
 
