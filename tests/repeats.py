@@ -6,7 +6,7 @@ import os
 from typing import TypeVar
 
 EXHAUSTIVE = os.environ.get("PHASEGRAPH_EXHAUSTIVE") == "1"
-"""Whether every random test runs in full, as in the coverage job of GitHub. The part is the beginning of the whole: seeds stay."""
+"""Whether every random test runs in full, as where GitHub measures coverage. The part begins the whole: seeds stay."""
 
 Kind = TypeVar("Kind")
 
