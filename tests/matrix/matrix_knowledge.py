@@ -160,14 +160,17 @@ KNOWLEDGE = (
         GraphRow(
             framework,
             f"{OURS} {title}",
-            "probability mass of the walk",
+            score,
             "the passage's id",
             ITSELF,
             partial(walked, framework),
             filtered=WALLED,
         )
         for framework in (PG, "LangChain")
-        for title, walked in (("EntityGraphRetriever", own), ("ChunkGraphSource", chunks))
+        for title, score, walked in (
+            ("EntityGraphRetriever", "walk, similarity and words together; no upper bound", own),
+            ("ChunkGraphSource", "probability mass of the walk", chunks),
+        )
     ),
     *(
         GraphRow(
