@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import re
@@ -1085,7 +1086,7 @@ def test_long_requests_never_hold_all_slots():
         before = list(now)
         leave.set()
         await asyncio.gather(*tasks)
-        return before, sorted(now) == sorted(asked), turns._long
+        return before, sorted(now) == sorted(asked), turns._busy.total()
 
     assert asyncio.run(run()) == ([("long", 12), ("short", 6), ("other", 6)], True, 0)
 
@@ -1199,7 +1200,92 @@ def test_a_size_that_is_new_counts_with_the_usual_time_of_its_tenant():
 
     async def run(size):
         async with turns.place("few", size):
-            return turns._long, turns._recently("few", turns._now())
+            return turns._busy["few", True], turns._recently("few", turns._now())
 
     assert asyncio.run(run(5))[1] < 0.02
     assert asyncio.run(run(12)) == (1, pytest.approx(3.0, rel=0.01))
+
+
+def test_garbage_collections_do_not_visit_what_was_loaded_at_the_start(monkeypatch):
+    import uvicorn
+
+    before, seen = sys.getswitchinterval(), []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: seen.append(gc.get_freeze_count()))
+    made, _ = listening("127.0.0.1", 0)
+    try:
+        with made:
+            run_server(None, made, Door())
+    finally:
+        sys.setswitchinterval(before)
+    assert seen[0] > 10_000
+    assert gc.get_freeze_count() < 10_000
+
+
+def half_of_a_second_head_while_the_answer_is_unread():
+    """See what becomes of the connection: return the end of what the client reads."""
+
+    async def large(scope, receive, send):
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9000000")]})
+        await send({"type": "http.response.body", "body": b"x" * 9_000_000})
+
+    async def run():
+        async with h11_server(large, Door(slowest=0.3)) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HALF + b"\r\n")
+            await asyncio.sleep(0.1)
+            writer.write(HALF)
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(2.0):
+                said = await reader.read()
+            writer.close()
+            return said
+
+    return asyncio.run(run())
+
+
+def test_half_of_a_head_that_arrives_while_an_answer_is_unread_is_late_too():
+    assert (
+        half_of_a_second_head_while_the_answer_is_unread()[-200:].partition(b"x" * 20)[2].lstrip(b"x")[:12]
+        == b"HTTP/1.1 408"
+    )
+
+
+def test_connections_with_unsent_answers_are_not_asked_for_unread_data_first() -> None:
+    asked = []
+    door = Door(3)
+    for _ in range(2):
+        slow = Idle(unsent=7)
+        slow.unread = lambda: asked.append(1) or False
+        assert door.admit(slow, "one address")
+    for _ in range(20):
+        assert door.admit(Idle(), "one address")
+    assert not asked
+
+
+def test_a_tenants_long_request_does_not_wait_behind_its_own_short_requests():
+    turns = Turns(4, each=1, now=lambda: 0.0)
+    turns._usual = {"own": 0.01, "a": 0.01, "b": 0.01}
+    turns._usual_of_size = {12: {"own": 0.3, "a": 0.3, "b": 0.3}}
+    turns._asked = {"own": (0.1, 0.0), "a": (9.0, 0.0), "b": (9.0, 0.0)}
+
+    async def run():
+        got, tasks, leaves = [], [], []
+
+        async def request(tenant, size, leave):
+            async with turns.place(tenant, size):
+                got.append((tenant, size))
+                await leave.wait()
+
+        for one in [("own", 6), ("a", 12), ("own", 6), ("own", 12), ("b", 12)]:
+            leaves.append(asyncio.Event())
+            tasks.append(asyncio.create_task(request(*one, leaves[-1])))
+            await asyncio.sleep(0)
+        for leave in (leaves[1], leaves[0], leaves[2], leaves[3], leaves[4]):
+            leave.set()
+            for _ in range(9):
+                await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        return got
+
+    assert asyncio.run(run()) == [("own", 6), ("a", 12), ("own", 6), ("own", 12), ("b", 12)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import select
 import socket
@@ -104,20 +105,23 @@ class Door:
     def _idle(self, held: dict[Any, None]) -> Any:
         """Return the connection in `held` to close; None if there is no idle connection without unread data.
 
-        A connection that is not idle, or has unread data, moves to the end of `held`.
+        A connection that is not idle, or has unread data or an unsent answer, moves to the end of `held`. Whether data
+        is unread is asked last, because the answer is a system call, which lets all computing threads run first.
         """
-        unsent, busy, found = None, [], None
+        unsent, busy, found = [], [], None
         for one in held:
-            if not one.waits or one.unread():
+            if one.waits and one.transport.get_write_buffer_size():
+                unsent.append(one)
+            elif not one.waits or one.unread():
                 busy.append(one)
-            elif not one.transport.get_write_buffer_size():
+            else:
                 found = one
                 break
-            elif unsent is None:
-                unsent = one
-        for one in busy:
+        if found is None:
+            found = next((one for one in unsent if not one.unread()), None)
+        for one in [*unsent, *busy]:
             held[one] = held.pop(one)
-        return unsent if found is None else found
+        return found
 
     def replace(self, connection: object, other: object) -> None:
         """Register `other` in place of `connection`; both have the same client, so no limit is checked."""
@@ -178,6 +182,8 @@ def protocol(door: Door) -> Any:
         def resume_writing(self) -> None:
             super().resume_writing()
             self._end()
+            if self.waits and self.conn.trailing_data[0]:  # a part of the next head has already arrived
+                self._begin()
 
         def shutdown(self) -> None:
             """Close the connection at shutdown if its request is incomplete, because the rest may never arrive."""
@@ -359,6 +365,7 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
         import uvicorn
     _check_descriptors(door.most)
     sys.setswitchinterval(SWITCH)
+    gc.freeze()  # or else each full garbage collection stops all threads until it has visited every loaded object
     config = uvicorn.Config(
         until_cancelled(app),
         http=protocol(door),  # h11 limits a request's head; httptools does not
@@ -372,7 +379,10 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
         proxy_headers=False,  # nothing reads the client's address or scheme
         timeout_graceful_shutdown=5,
     )
-    uvicorn.Server(config).run(sockets=[made])
+    try:
+        uvicorn.Server(config).run(sockets=[made])
+    finally:
+        gc.unfreeze()
 
 
 def _check_descriptors(connections: int) -> None:
