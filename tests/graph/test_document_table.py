@@ -81,7 +81,9 @@ def test_a_table_of_an_older_version_is_worked_out_again(tmp_path: Path, monkeyp
     given = [{"id": "p", "text": "Ada met Bo.", "metadata": {"file_path": "a.md", "ref_doc_id": "random"}}]
     GraphIndex.build(given).save(tmp_path)
     with monkeypatch.context() as old:
-        old.setattr("phasegraph.graph.corpus.document_table.SOURCE_KEYS", ("source", "doc_id", "ref_doc_id", "file_path"))
+        old.setattr(
+            "phasegraph.graph.corpus.document_table.SOURCE_KEYS", ("source", "doc_id", "ref_doc_id", "file_path")
+        )
         assert DocumentTable(None).of(GraphIndex.load(tmp_path)).documents == {"p": "random"}
     assert DocumentTable(None).of(GraphIndex.load(tmp_path)).documents == {"p": "a.md"}
 

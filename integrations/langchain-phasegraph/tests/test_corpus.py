@@ -323,3 +323,21 @@ def test_langchains_index_writes_to_a_retriever_asynchronously():
 
     assert asyncio.run(written())["num_deleted"] == 4
     assert retriever.documents() == {"": 1, "0.md": 2}
+
+
+def test_a_retriever_over_a_store_saves_only_its_pipeline_and_says_so(tmp_path):
+    store = InMemoryVectorStore.from_documents([Document("Ada met Bo.", id="a")], Hashed())
+    retriever = PhaseGraphRetriever.from_vectorstore(store, k=2)
+    with pytest.warns(PhasegraphWarning, match="'fitted' contains only the fitted pipeline.*pipeline="):
+        retriever.save(tmp_path / "fitted")
+    assert PhaseGraphRetriever.from_vectorstore(store, pipeline=tmp_path / "fitted").fitted_pipeline.k == 2
+
+
+def test_documents_that_json_cannot_store_are_not_saved(tmp_path):
+    retriever = PhaseGraphRetriever.from_documents([Document("Ada.", metadata={"team": {"red"}})], Hashed())
+    with pytest.raises(InvalidInputError, match="'team'"):
+        retriever.save(tmp_path / "folder")
+    own = PhaseGraphRetriever.from_documents([Document("Ada.")], Hashed(), tokenizer=str.split)
+    with pytest.raises(InvalidInputError, match="tokenizer"):
+        own.save(tmp_path / "folder")
+    assert not list(tmp_path.glob("folder/*.json"))
