@@ -26,6 +26,7 @@ from phasegraph.sources.protocol import Source
 if TYPE_CHECKING:
     import phasegraph.graph
     import phasegraph.neo4j
+    from phasegraph.retrieval.wrapped import WrappedSource
 
 OVERRIDING = frozenset({"pipeline", "weights", "accept", "selection", "group_by"})
 """Constructor arguments that replace a folder's pipeline: if any is given, the stored pipeline is not loaded."""
@@ -99,12 +100,19 @@ def _passages_of(framework: Framework, held: Mapping[str, Any], how: Indexing, *
     return passages
 
 
+def _check_any(framework: Framework, held: Mapping[str, Any]) -> None:
+    """Raise InvalidInputError if there is no document or node."""
+    if not held:
+        raise InvalidInputError(f"{framework.hits} is empty: give at least one {framework.hit}")
+
+
 class FusedPassages(KeptPassages):
     """Base class of fused retrievers that are built from passages, a folder or the user's store."""
 
     if TYPE_CHECKING:  # the framework's class defines this attribute
         _parents: Parents | None
         _save_pipeline: Callable[[Path], None]
+        _by_name: Mapping[str, WrappedSource]
 
     def _settle_parents(self, parents: Any, look_up: Callable[[Any], HitLookup], group_by: GroupBy | None) -> None:
         """Check and store the argument `parents`, which gives hits the texts of their whole documents.
@@ -154,6 +162,7 @@ class FusedPassages(KeptPassages):
             check_new(Path(path))
         cls._over(sample_corpus(framework.model_of(model)), model, fields if tried is None else tried)
         held = framework.held_by_id(hits)
+        _check_any(framework, held)
         if path is None:
             return cls._over(build_corpus(framework, held, model, how, remedy=_PATH), model, fields)
         from phasegraph.retrieval.new_folder import write_folder
@@ -227,6 +236,9 @@ class FusedPassages(KeptPassages):
         vector, graph = sources.pop("vector"), sources.pop("graph")
         made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
         made._corpus, made._embeds = corpus, model
+        warned = set[str]()
+        for name in names:
+            made._by_name[name].deletions.belong_to_retriever(warned)
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -377,6 +389,7 @@ class GraphPassages(KeptPassages):
 
         framework = cls._framework
         held = framework.held_by_id(hits)
+        _check_any(framework, held)
         if extractor is None:
             return cls._over(build_corpus(framework, held, model, how, vectors=vectors), model, fields)
         graph = graph_of_documents(
