@@ -1122,7 +1122,7 @@ class CorpusSuite:
             "0 documents added, 0 changed, 0 deleted, 0 as they were; 0 passages embedded"
         )
         assert retriever.documents() == {"a.md": 1}
-        with pytest.raises(InvalidInputError, match=r"under 'source', 'doc_id'.*'w'.*give key="):
+        with pytest.raises(InvalidInputError, match=r"under 'source', 'file_path'.*'w'.*give key="):
             retriever.sync([self.document("w", "Cy danced.", team="red")])
         with pytest.raises(InvalidInputError, match=r"under 'book'.*give key="):
             retriever.sync(self.pages(a=["Cy danced."]), "book")
