@@ -145,5 +145,5 @@ def test_a_declared_field_that_no_hit_has_is_warned_about_once(field, key):
 
 def test_a_retriever_that_cannot_filter_is_told_how_it_can():
     retriever = PhaseGraphRetriever(graph=Walk())
-    with pytest.raises(InvalidInputError, match="or let _get_relevant_documents .* accept filter="):
+    with pytest.raises(InvalidInputError, match=r"or let _get_relevant_documents .* accept filter="):
         retriever.invoke("q", filter={"lang": "en"})
