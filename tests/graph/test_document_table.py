@@ -76,6 +76,18 @@ def test_a_table_of_another_index_or_a_damaged_one_is_worked_out_again(tmp_path:
     assert DocumentTable(None).of(GraphIndex.load(tmp_path)) == wanted(index)
 
 
+def test_a_table_of_an_older_version_is_worked_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older version named a passage by its random id and not by its file, so a sync would add every file again."""
+    given = [{"id": "p", "text": "Ada met Bo.", "metadata": {"file_path": "a.md", "ref_doc_id": "random"}}]
+    GraphIndex.build(given).save(tmp_path)
+    with monkeypatch.context() as old:
+        old.setattr(
+            "phasegraph.graph.corpus.document_table.SOURCE_KEYS", ("source", "doc_id", "ref_doc_id", "file_path")
+        )
+        assert DocumentTable(None).of(GraphIndex.load(tmp_path)).documents == {"p": "random"}
+    assert DocumentTable(None).of(GraphIndex.load(tmp_path)).documents == {"p": "a.md"}
+
+
 def test_a_table_follows_changes_of_its_own_and_other_processes_and_merges(tmp_path: Path) -> None:
     Folder.create(tmp_path / "folder", GraphIndex.build(rows(9)), {})
 

@@ -22,10 +22,10 @@ def store(held, asked=None):
 def test_what_the_store_lacks_is_dropped_counted_noted_and_warned_about_once():
     held = {name: text for name, text in HELD.items() if name != "p1"}
     deletions = Deletions("graph", HELD, {"vector": store(held)})
-    with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of 3 hits dropped: their passages are in no"):
+    with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of 3 hits dropped: their passages were deleted"):
         found = deletions.checked(FOUND, {}, notes := [])
     assert (found.ids, found.dropped, found.reason) == (("p0", "p2"), 1, "")
-    assert notes == ["1 of 3 hits dropped: their passages are in no store any more"]
+    assert notes == ["1 of 3 hits dropped: their passages were deleted from the store"]
     assert deletions.checked(FOUND, {}, []).ids == ("p0", "p2")
 
 
@@ -36,7 +36,7 @@ def test_where_all_are_gone_the_ranking_says_why_it_is_empty():
     with pytest.warns(PhasegraphWarning):
         found = deletions.checked(FOUND, {}, [])
     assert (len(found), found.dropped) == (0, 3)
-    assert found.reason == "3 of 3 hits dropped: their passages are in no store any more"
+    assert found.reason == "3 of 3 hits dropped: their passages were deleted from the store"
 
 
 def test_what_the_stores_own_source_found_is_not_asked_for_and_the_corpus_is_sampled_once():

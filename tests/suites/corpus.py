@@ -654,6 +654,27 @@ class CorpusSuite:
             assert both[0].scores.tolist() == both[1].scores.tolist()
             assert {one.calibration for one in both[0].reports} == {one.calibration for one in both[1].reports}
 
+    @pytest.mark.parametrize("first", [None, "first"])
+    def test_a_retriever_of_documents_is_saved_whole(self, tmp_path: Path, first: str | None) -> None:
+        retriever = self.made(self.documents(range(12)), None if first is None else tmp_path / first, k=3)
+        self.add(retriever, self.documents([13]))
+        retriever.delete(["d0"])
+        retriever.save(tmp_path / "new" / "folder")
+        again = self.opened(tmp_path / "new" / "folder")
+        assert again.fitted_pipeline.k == 3
+        assert again.ids() == retriever.ids()
+        same_graph(again._corpus.index.graph, retriever._corpus.index.graph)
+        assert self.answers(again) == self.answers(retriever)
+        assert self.add(again, self.documents([14])) == ["d14"]
+        with pytest.raises(InvalidInputError, match="new or empty folder"):
+            retriever.save(tmp_path)
+
+    def test_a_file_receives_only_the_pipeline_and_is_not_opened_as_a_folder(self, tmp_path: Path) -> None:
+        self.made(self.documents(range(4)), k=3).save(tmp_path / "new" / "fitted.json")
+        with pytest.raises(IntegrityError, match=r"'fitted\.json' is a file.*pipeline="):
+            self.opened(tmp_path / "new" / "fitted.json")
+        assert self.made(self.documents(range(4)), pipeline=tmp_path / "new" / "fitted.json").fitted_pipeline.k == 3
+
     def test_async_forms_do_the_same(self, place: Path | None) -> None:
         retriever = self.made(self.documents(range(6)), place)
 
@@ -1101,7 +1122,7 @@ class CorpusSuite:
             "0 documents added, 0 changed, 0 deleted, 0 as they were; 0 passages embedded"
         )
         assert retriever.documents() == {"a.md": 1}
-        with pytest.raises(InvalidInputError, match=r"under 'source', 'doc_id'.*'w'.*give key="):
+        with pytest.raises(InvalidInputError, match=r"under 'source', 'file_path'.*'w'.*give key="):
             retriever.sync([self.document("w", "Cy danced.", team="red")])
         with pytest.raises(InvalidInputError, match=r"under 'book'.*give key="):
             retriever.sync(self.pages(a=["Cy danced."]), "book")

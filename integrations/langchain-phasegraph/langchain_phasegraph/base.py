@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -17,7 +17,7 @@ from langchain_core.runnables.utils import coro_with_context
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from langchain_phasegraph.filters import FILTER, check_filter, filter_of, with_filter
-from phasegraph import InvalidInputError, PhasegraphError, Result
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError, Result
 from phasegraph.retrieval import (
     ResultCallback,
     check_count,
@@ -50,6 +50,8 @@ class CheckedRetriever(BaseRetriever):
     """A retriever that raises an error for unknown arguments and unknown fields."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    _unnamed: ClassVar[str] = "every argument needs its name, such as k=5"
+    """The message of the error for an argument without a name."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -63,7 +65,9 @@ class CheckedRetriever(BaseRetriever):
 
     if not TYPE_CHECKING:
 
-        def __init__(self, **fields: Any) -> None:
+        def __init__(self, *given: Any, **fields: Any) -> None:
+            if given:
+                raise InvalidTypeError(self._unnamed)
             try:
                 super().__init__(**renamed_arguments(fields, type(self).model_fields))
             except ValidationError as error:

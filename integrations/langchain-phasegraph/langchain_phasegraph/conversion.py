@@ -20,6 +20,7 @@ from phasegraph.retrieval import (
     evidence_blocks,
     head_and_score,
     is_taken,
+    lacks_score,
     limited,
     plain_hit,
     warn_without_text,
@@ -151,7 +152,12 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
 
 
 def documents_of(
-    result: Result, hits: Sequence[SelectedHit], *, score_key: str | None, evidence_key: str | None
+    result: Result,
+    hits: Sequence[SelectedHit],
+    *,
+    score_key: str | None,
+    evidence_key: str | None,
+    warned: set[str] | None = None,
 ) -> list[Document]:
     """Return copies of the result's documents, best first; the wrapped retrievers' documents stay unchanged.
 
@@ -163,9 +169,11 @@ def documents_of(
         The document chosen for each id of the result, in the same order.
     score_key : str or None
         Metadata key for the final score; None: add no score. If a document already has a value under this key, the
-        value stays.
+        value stays, with a warning.
     evidence_key : str or None
         Metadata key for the evidence; None: add no evidence.
+    warned : set of str, optional
+        The keys about which the caller's retriever has warned; see :func:`~phasegraph.retrieval.lacks_score`.
     """
     warn_without_text(result, hits)
     blocks = [] if evidence_key is None else evidence_blocks(result, hits)
@@ -173,7 +181,7 @@ def documents_of(
     for row, (hit, score) in enumerate(zip(hits, result.scores.tolist(), strict=True)):
         document = Document(page_content="") if hit.payload is None else hit.payload
         extra: dict[str, Any] = {} if evidence_key is None else {evidence_key: blocks[row]}
-        if score_key is not None and score_key not in document.metadata:
+        if score_key is not None and lacks_score(score_key, document.metadata, warned):
             extra[score_key] = score
         out.append(copy_of(document, document.id or result.ids[row], extra))
     return out

@@ -47,6 +47,7 @@ from phasegraph.retrieval import (
     in_thread,
     is_text_id,
     known_arguments,
+    lacks_score,
     named_by_text,
     plain_evidence,
     resolve_id,
@@ -131,6 +132,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     _corpus: Any = PrivateAttr(default=None)
     _embeds: Any = PrivateAttr(default=None)
     _without_id: frozenset[str] = PrivateAttr()
+    _warned: set[str] = PrivateAttr(default_factory=set)
 
     def model_post_init(self, context: Any, /) -> None:
         """Prepare the graph and validate the argument `documents`."""
@@ -198,7 +200,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
             Metadata key of a passage's title.
         source_key : str, optional
             Metadata key that names the file or page of a passage. By default, the first of the keys ``source``,
-            ``doc_id``, ``ref_doc_id`` and ``file_path`` that a passage has.
+            ``file_path``, ``doc_id`` and ``ref_doc_id`` that a passage has.
         progress : bool, default True
             Show progress bars for many documents, if standard error is a terminal and tqdm is installed.
         **fields
@@ -311,7 +313,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
             path = plain_evidence(ranking.payloads.get(identifier))
             block = {"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"evidence": path})}
             extra[self.evidence_key] = EvidenceBlock(block)
-        if self.score_key is not None and self.score_key not in document.metadata:
+        if self.score_key is not None and lacks_score(self.score_key, document.metadata, self._warned):
             extra[self.score_key] = score
         return copy_of(document, document.id or identifier, extra)
 

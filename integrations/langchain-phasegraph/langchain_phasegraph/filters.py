@@ -54,34 +54,47 @@ def check_filter(given: Any) -> Wanted | None:
     """
     if given is None or isinstance(given, Wanted):
         return given
-    if not _is_filter(given):
-        raise InvalidTypeError(
-            "filter must map metadata keys (letters, digits and _) to a string, number, bool or mapping of operators "
-            f"({', '.join(_TESTS)}), or $and and $or to a list of filters; got {given!r:.200}"
-        )
+    wrong = _wrong_in_filter(given)
+    if wrong:
+        raise InvalidTypeError(f"filter: {wrong}")
     return Wanted(copy.deepcopy(dict(given)))
 
 
-def _is_filter(given: object) -> bool:
-    return isinstance(given, Mapping) and bool(given) and all(_is_part(key, value) for key, value in given.items())
+def _wrong_in_filter(given: object) -> str:
+    """Return what is wrong in a filter, and what is allowed; empty if the filter is valid."""
+    if not isinstance(given, Mapping):
+        return f"a filter must be a dict that maps metadata keys to values or operators; got {given!r:.120}"
+    if not given:
+        return "an empty filter has no condition; give filter=None, or at least one metadata key"
+    return next(filter(None, (_wrong_in_part(key, value) for key, value in given.items())), "")
 
 
-def _is_part(key: object, value: object) -> bool:
+def _wrong_in_part(key: object, value: object) -> str:
     if key in ("$and", "$or"):
-        return isinstance(value, list | tuple) and bool(value) and all(map(_is_filter, value))
+        if not isinstance(value, list | tuple) or not value:
+            return f"{key} needs a list of at least one filter; got {value!r:.120}"
+        return next(filter(None, map(_wrong_in_filter, value)), "")
     if not isinstance(key, str) or not key.isidentifier():
-        return False
+        known = "; between keys, only $and and $or are allowed" if str(key).startswith("$") else ""
+        return f"a metadata key may contain only letters, digits and _; got {key!r:.120}{known}"
     if not isinstance(value, Mapping):
-        return isinstance(value, _PLAIN)
-    return bool(value) and all(
-        name in _TESTS
-        and (
-            isinstance(operand, list | tuple) and bool(operand) and all(isinstance(one, _PLAIN) for one in operand)
-            if name in _LISTS
-            else isinstance(operand, _PLAIN)
-        )
-        for name, operand in value.items()
-    )
+        if isinstance(value, _PLAIN):
+            return ""
+        hint = f": write {{{key!r}: {{'$in': [...]}}}}" if isinstance(value, list | tuple | set) else ""
+        return f"the value of {key!r} must be a string, number, bool or dict of operators; got {value!r:.120}{hint}"
+    if not value:
+        return f"the dict of operators of {key!r} is empty; allowed operators are {', '.join(_TESTS)}"
+    for name, operand in value.items():
+        if name not in _TESTS:
+            return f"unknown operator {name!r:.80} of {key!r}; allowed are {', '.join(_TESTS)}"
+        if name not in _LISTS:
+            if not isinstance(operand, _PLAIN):
+                return f"{name} of {key!r} needs a string, number or bool; got {operand!r:.120}"
+        elif not isinstance(operand, list | tuple) or not operand:
+            return f"{name} of {key!r} needs a list of at least one value; got {operand!r:.120}"
+        elif not all(isinstance(one, _PLAIN) for one in operand):
+            return f"{name} of {key!r} needs a list of strings, numbers or bools; got {operand!r:.120}"
+    return ""
 
 
 def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
@@ -458,7 +471,7 @@ def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
         own = {key: {"$in": value} if isinstance(value, list) else value for key, value in own.items()}
     if kind == "QdrantVectorStore":
         own = _of_qdrant(own, f"{getattr(store, 'metadata_payload_key', 'metadata')}.")
-    if not _is_filter(own):
+    if _wrong_in_filter(own):
         raise InvalidInputError(f"it is specific to that store ({type(settings['filter']).__name__})")
     return check_filter(own)
 

@@ -32,12 +32,17 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
         self._fuser = ListFuser(
             pipeline, fields, ACCESS, hits="documents", unpack=unpack, reader_of=reader_of, ranking_of=_filtered_ranking
         )
-        self._score_key = score_key
+        self._score_key, self._warned = score_key, set[str]()
         self._evidence_key = evidence_key
 
     def fuse(self, lists: Mapping[str, Any]) -> list[Document]:
         """Return the fused documents."""
-        return documents_of(*self._fuser.decide(lists), score_key=self._score_key, evidence_key=self._evidence_key)
+        return documents_of(
+            *self._fuser.decide(lists),
+            score_key=self._score_key,
+            evidence_key=self._evidence_key,
+            warned=self._warned,
+        )
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
         """Return the complete result for the lists: scores, contributions, candidates, warnings and a report per list.

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import Field, PrivateAttr
 
 import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
@@ -37,7 +37,7 @@ from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.stages import LangChainStages, inherited
-from phasegraph import Inspection, InvalidInputError, Result
+from phasegraph import Inspection, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     CALL_TIMEOUT,
     LONGEST_QUERY,
@@ -192,10 +192,15 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     score_key: str | None = None
     evidence_key: str | None = None
 
+    _unnamed: ClassVar[str] = (
+        "every argument needs its name: give a store or retriever as vector= or graph=, or several as "
+        "retrievers={'name': retriever}; from_documents() and from_vectorstore() build a retriever"
+    )
     _engine: FusionEngine = PrivateAttr()
     _corpus: Any = PrivateAttr(default=None)
     _embeds: Any = PrivateAttr(default=None)
     _parents: Any = PrivateAttr(default=None)
+    _warned: set[str] = PrivateAttr(default_factory=set)
     _by_name: dict[str, RetrieverSource] = PrivateAttr()
     _callback: ResultCallback = PrivateAttr()
 
@@ -379,6 +384,11 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         """
         from phasegraph.graph import check_kind
 
+        if isinstance(vectorstore, VectorStoreRetriever):
+            raise InvalidTypeError(
+                "vectorstore must be a VectorStore; got a retriever of a store: give the store, which is the "
+                "attribute .vectorstore of the retriever"
+            )
         check_kind("vectorstore", vectorstore, VectorStore)
         held, vectors = contents_of(vectorstore)
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
@@ -500,7 +510,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         If `for_ours` is True, the caller is another phasegraph retriever; the list then also contains the scores.
         """
         if not for_ours:
-            return documents_of(result, hits, score_key=self.score_key, evidence_key=self.evidence_key)
+            return documents_of(
+                result, hits, score_key=self.score_key, evidence_key=self.evidence_key, warned=self._warned
+            )
         found = ScoredDocuments(documents_of(result, hits, score_key=None, evidence_key=None))
         if self.evidence_key is not None:
             found.evidence = dict(zip(result.ids, evidence_blocks(result, hits), strict=True))

@@ -503,7 +503,8 @@ class RetrieverSource(WrappedSource):
             part = bm25_within(runnable, wanted)
             if part is None:
                 raise FilterRefusedError(
-                    f"source {self.name!r} does not support filter=: remove this source, or use a store that can filter"
+                    f"source {self.name!r} does not support filter=: remove this source, use a store that can filter, "
+                    "or let _get_relevant_documents (or the function) of the source accept filter="
                 )
             runnable = part
         if self.accepts:

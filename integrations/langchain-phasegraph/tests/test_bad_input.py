@@ -4,9 +4,10 @@ import uuid
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
 from langchain_stores import listed
 
-from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, SourceSpec
+from langchain_phasegraph import EntityGraphRetriever, HitFields, PhaseGraphRetriever, SourceSpec
 from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
 
 ONE = {"vector": listed("a")}
@@ -102,3 +103,47 @@ async def test_an_unknown_keyword_at_the_call_is_an_error_that_says_what_was_pro
     with pytest.raises(InvalidTypeError, match="'weights'; known are filter, k"):
         retriever.invoke("q", weights={"vector": 1})
     assert retriever.invoke("q", run_id=uuid.uuid4())
+
+
+class Walk(BaseRetriever):
+    def _get_relevant_documents(self, query, *, run_manager):
+        return []
+
+
+def test_an_argument_without_a_name_and_a_class_as_a_source_are_explained():
+    for given in (Walk(), [Walk(), Walk()]):
+        with pytest.raises(InvalidTypeError, match=r"needs its name.*vector=.*retrievers=.*from_documents"):
+            PhaseGraphRetriever(given)
+    with pytest.raises(InvalidTypeError, match="every argument needs its name"):
+        EntityGraphRetriever(Walk())
+    with pytest.raises(InvalidTypeError, match=r"got the class Walk; give an object of the class: Walk\(\.\.\.\)"):
+        PhaseGraphRetriever(graph=Walk)
+    with pytest.raises(InvalidTypeError, match="got list; give several sources as retrievers="):
+        PhaseGraphRetriever(graph=[Walk()])
+
+
+def test_a_score_key_that_documents_use_is_warned_about_once():
+    documents = [Document("A", id="a", metadata={"title": "A"})]
+    retriever = PhaseGraphRetriever(vector=lambda query: documents, score_key="title")
+    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title'.*no score.*score_key=") as said:
+        assert retriever.invoke("q")[0].metadata == {"title": "A"}
+    assert [one.filename for one in said] == [__file__]
+    retriever.invoke("q")
+
+
+@pytest.mark.parametrize(("field", "key"), [("id", "idd"), ("score", "scroe")])
+def test_a_declared_field_that_no_hit_has_is_warned_about_once(field, key):
+    documents = [Document(name, metadata={"id": name, "score": 1.0}) for name in "ab"]
+    spec = SourceSpec(retriever=lambda query: documents, fields=HitFields(**{field: key}))
+    retriever = PhaseGraphRetriever(vector=spec)
+    said = rf"source 'vector': no hit has the metadata key '{key}' of HitFields\({field}=.*did you mean '{field}'"
+    with pytest.warns(PhasegraphWarning, match=said):
+        retriever.invoke("q")
+    retriever.invoke("q")
+    PhaseGraphRetriever(vector=SourceSpec(retriever=lambda query: [], fields=spec.fields)).invoke("q")
+
+
+def test_a_retriever_that_cannot_filter_is_told_how_it_can():
+    retriever = PhaseGraphRetriever(graph=Walk())
+    with pytest.raises(InvalidInputError, match=r"or let _get_relevant_documents .* accept filter="):
+        retriever.invoke("q", filter={"lang": "en"})

@@ -196,7 +196,7 @@ def test_filters_around_a_call_in_it_and_of_the_retriever_hold_together(kind):
 @pytest.mark.parametrize("kind", ["fused", "walk"])
 @pytest.mark.parametrize("wrong", [{}, "tenant = 'red'", {"tenant": {"$like": "r"}}, 7])
 def test_what_is_no_filter_fails_instead_of_being_passed_over(kind, wrong):
-    with pytest.raises(InvalidTypeError, match="filter must map metadata keys"):
+    with pytest.raises(InvalidTypeError, match="filter: "):
         bare(RETRIEVERS[kind]()).invoke(QUERY, {"configurable": {"phasegraph_filter": wrong}})
 
 

@@ -323,3 +323,42 @@ def test_langchains_index_writes_to_a_retriever_asynchronously():
 
     assert asyncio.run(written())["num_deleted"] == 4
     assert retriever.documents() == {"": 1, "0.md": 2}
+
+
+def test_a_retriever_over_a_store_saves_only_its_pipeline_and_says_so(tmp_path):
+    store = InMemoryVectorStore.from_documents([Document("Ada met Bo.", id="a")], Hashed())
+    retriever = PhaseGraphRetriever.from_vectorstore(store, k=2)
+    with pytest.warns(PhasegraphWarning, match="'fitted' contains only the fitted pipeline.*pipeline="):
+        retriever.save(tmp_path / "fitted")
+    assert PhaseGraphRetriever.from_vectorstore(store, pipeline=tmp_path / "fitted").fitted_pipeline.k == 2
+
+
+def test_documents_that_json_cannot_store_are_not_saved(tmp_path):
+    retriever = PhaseGraphRetriever.from_documents([Document("Ada.", metadata={"team": {"red"}})], Hashed())
+    with pytest.raises(InvalidInputError, match="'team'"):
+        retriever.save(tmp_path / "folder")
+    own = PhaseGraphRetriever.from_documents([Document("Ada.")], Hashed(), tokenizer=str.split)
+    with pytest.raises(InvalidInputError, match="tokenizer"):
+        own.save(tmp_path / "folder")
+    assert not list(tmp_path.glob("folder/*.json"))
+
+
+def test_passages_that_the_store_deleted_are_warned_about_once_with_the_call_that_deletes_them():
+    store = InMemoryVectorStore.from_documents([Document(f"Ada met Bo {n}.", id=f"a{n}") for n in range(8)], Hashed())
+    retriever = PhaseGraphRetriever.from_vectorstore(store, k=8)
+    store.delete(["a3"])
+    with pytest.warns(PhasegraphWarning, match=r"hits dropped.*retriever\.delete\(\[\.\.\.\]\)") as said:
+        assert len(retriever.invoke("Who met Bo 3?")) == 7
+    assert len(said) == 1
+    retriever.invoke("Who met Bo 3?")
+    retriever.delete(["a3"])
+    assert "a3" not in retriever.ids()
+
+
+def test_no_documents_and_a_retriever_of_a_store_are_refused_by_name():
+    for make in (PhaseGraphRetriever.from_documents, EntityGraphRetriever.from_documents):
+        with pytest.raises(InvalidInputError, match="documents is empty: give at least one document"):
+            make([], embeddings=Hashed())
+    store = InMemoryVectorStore.from_documents([Document("Ada met Bo.", id="a")], Hashed())
+    with pytest.raises(InvalidTypeError, match=r"attribute \.vectorstore"):
+        PhaseGraphRetriever.from_vectorstore(store.as_retriever())

@@ -1,5 +1,7 @@
 """Filters: operators for every store, a store's own filter in every source, and filters that cannot be applied."""
 
+import re
+
 import pytest
 from langchain_chroma import Chroma
 from langchain_community.retrievers import BM25Retriever
@@ -102,15 +104,28 @@ def test_operators_mean_the_same_in_every_store_and_every_source(made, store):
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "said"),
     [
-        {"lang": {"$like": "e%"}}, {"lang": {"$in": "en"}}, {"lang": {"$in": []}}, {"lang": {"$gt": [1]}}, {"lang": {}},
-        {"$or": []}, {"$or": [{}]}, {"$and": {"lang": "en"}}, {"$not": [{"lang": "en"}]}, {"$where": [print]},
-        {"lang": {"$eq": {"$eq": "en"}}},
+        ({}, "an empty filter has no condition"),
+        ({"a.b": "en"}, "may contain only letters, digits and _; got 'a.b'"),
+        ({"lang": ["en"]}, "value of 'lang' must be a string.*write {'lang': {'$in':"),
+        ({"lang": {"$like": "e%"}}, "unknown operator '$like' of 'lang'; allowed are $eq"),
+        ({"lang": {"$in": "en"}}, "$in of 'lang' needs a list of at least one value; got 'en'"),
+        ({"lang": {"$in": []}}, "$in of 'lang' needs a list of at least one value"),
+        ({"lang": {"$nin": [None]}}, "$nin of 'lang' needs a list of strings"),
+        ({"lang": {"$gt": [1]}}, "$gt of 'lang' needs a string, number or bool"),
+        ({"lang": {"$eq": {"$eq": "en"}}}, "$eq of 'lang' needs a string"),
+        ({"lang": {}}, "dict of operators of 'lang' is empty"),
+        ({"$or": []}, "$or needs a list of at least one filter"),
+        ({"$or": [{"lang": "en"}, {}]}, "an empty filter has no condition"),
+        ({"$and": {"lang": "en"}}, "$and needs a list"),
+        ({"$not": [{"lang": "en"}]}, "got '$not'; between keys, only $and and $or are allowed"),
+        ({"$where": [print]}, "got '$where'"),
     ],
-)  # fmt: skip
-def test_what_is_no_operator_is_refused(made, wrong):
-    with pytest.raises(InvalidTypeError, match="filter must map metadata keys"):
+)
+def test_the_wrong_part_of_a_filter_is_named(made, wrong, said):
+    pattern = "filter: .*" + ".*".join(map(re.escape, said.split(".*")))
+    with pytest.raises(InvalidTypeError, match=pattern):
         PhaseGraphRetriever(vector=made["InMemory"](), filter=wrong)
 
 

@@ -299,6 +299,36 @@ def test_the_document_of_a_node_stands_in_its_metadata(key, tmp_path):
     assert made.documents() == {"1.md": 1}
 
 
+def test_files_that_are_read_again_are_the_same_documents(tmp_path):
+    """LlamaIndex draws a new id for a file, and for every page of a PDF, at each reading; the path stays."""
+
+    def read(second="Cy sang."):
+        pages = [("a.pdf", "Ada met Bo."), ("a.pdf", second), ("b.md", "Di wept.")]
+        files = [Document(text=text, metadata={"file_path": path}) for path, text in pages]
+        return SentenceSplitter().get_nodes_from_documents(files)
+
+    CalibratedFusionRetriever.from_nodes(read(), Hashed(), path=tmp_path / "f")
+    retriever = CalibratedFusionRetriever.load(tmp_path / "f", Hashed())
+    assert retriever.documents() == {"a.pdf": 2, "b.md": 1}
+    assert str(retriever.sync(read())) == (
+        "0 documents added, 0 changed, 0 deleted, 2 as they were; 0 passages embedded"
+    )
+    assert str(retriever.sync(read("Cy danced."), full=True)) == (
+        "0 documents added, 1 changed, 0 deleted, 1 as they were; 1 passages embedded"
+    )
+
+
+def test_a_sync_says_that_new_documents_are_copies():
+    def read():
+        return SentenceSplitter().get_nodes_from_documents([Document(text="Ada met Bo."), Document(text="Cy sang.")])
+
+    retriever = CalibratedFusionRetriever.from_nodes(read(), Hashed())
+    with pytest.warns(PhasegraphWarning, match="2 of 2 added documents have the same passages.*source_key=") as said:
+        retriever.sync(read())
+    assert [one.filename for one in said] == [__file__]
+    assert retriever.sync(read(), full=True).deleted == 4
+
+
 def test_the_only_document_is_replaced_by_a_pipeline_and_the_store_answers():
     node = TextNode(text="Ada met Bo.", relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id="file1")})
     retriever = CalibratedFusionRetriever.from_nodes([node], Hashed())
@@ -327,3 +357,8 @@ def test_vectors_of_nodes_may_be_an_array():
     first, second = (one.corpus.index.graph.embeddings for one in arrays)
     assert np.array_equal(first, second)
     assert np.array_equal(first, np.eye(2))
+
+
+def test_no_nodes_are_refused_by_name():
+    with pytest.raises(InvalidInputError, match="nodes is empty: give at least one node"):
+        CalibratedFusionRetriever.from_nodes([], Hashed())

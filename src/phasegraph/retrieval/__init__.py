@@ -32,7 +32,7 @@ from phasegraph.retrieval.notices import FirstAnswers
 from phasegraph.retrieval.over_corpus import FusedPassages, GraphPassages, build_corpus
 from phasegraph.retrieval.payloads import Payloads, with_hits
 from phasegraph.retrieval.plain_hits import adapted, are_scored, head_and_score, plain_hit
-from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, is_taken, plain_evidence
+from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, is_taken, lacks_score, plain_evidence
 from phasegraph.retrieval.reading import (
     HitReader,
     answer_items,
@@ -153,6 +153,7 @@ __all__ = [
     "keyword_router",
     "known_arguments",
     "known_direction",
+    "lacks_score",
     "limited",
     "list_pipeline",
     "modality_hyde",

@@ -154,6 +154,27 @@ def plan_sync(
     return SyncPlan(tuple(removed), tuple(rows), counts)
 
 
+def copies_of_stored(
+    documents: Mapping[str, str], digests: Mapping[str, bytes], given: GivenPassages, removed: Collection[str] = ()
+) -> int:
+    """Count the new documents whose passages are all stored already, in documents that are not in the input.
+
+    `documents` and `digests` are described at :func:`plan_sync`. `removed` are the ids of the passages that the sync
+    deletes.
+
+    >>> given = GivenPassages([Given(None, "new", b"1"), Given(None, "other", b"2")])
+    >>> copies_of_stored({"p": "old"}, {"p": b"1"}, given)
+    1
+    """
+    stored, named = frozenset(documents.values()), frozenset(given.documents)
+    if named <= stored:
+        return 0
+    gone = frozenset(removed)
+    there = {digests[name] for name, one in documents.items() if one and one not in named and name not in gone}
+    different = {one for one, digest in zip(given.documents, given.digests, strict=True) if digest not in there}
+    return len(named - stored - different) if there else 0
+
+
 def _joined(documents: Iterable[str], digests: Iterable[bytes]) -> dict[str, bytearray]:
     """Return, by document name, the joined digests of the document's passages; equal bytes mean equal passages.
 

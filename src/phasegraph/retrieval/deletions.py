@@ -15,6 +15,12 @@ LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
 """A mapping of source names to functions ``look_up(ids)``, which return the passages of a store by id."""
 
 _SAMPLE = 64
+_DROPPED = "{gone} of {total} hits dropped: their passages were deleted from the store"
+_OF_SOURCE = "source {source!r}: {said}. Delete them from this source, too: its graph or index still contains them"
+_OF_RETRIEVER = (
+    "{said}. The graph and the word index of the retriever still contain these passages: delete them with "
+    "retriever.delete([...]), which deletes from both and from the store"
+)
 
 
 class Deletions:
@@ -33,7 +39,7 @@ class Deletions:
     ('a', 'b')
     """
 
-    __slots__ = ("_has_corpus", "_sample", "_source", "_stores", "_warned")
+    __slots__ = ("_has_corpus", "_sample", "_source", "_stores", "_text", "_warned")
 
     def __init__(self, source: str, corpus: Iterable[str] = (), stores: LookUps | None = None) -> None:
         ids = [one for one in corpus if not is_text_id(one)] if stores else []
@@ -41,11 +47,18 @@ class Deletions:
         self._sample = ids[:: -(-len(ids) // _SAMPLE) or 1]
         self._stores = dict(stores or {})
         self._has_corpus: dict[str, bool] = {}
-        self._warned = False
+        self._text, self._warned = _OF_SOURCE, set[str]()
 
     def __bool__(self) -> bool:
         """Return True if any passage can be looked up in a store."""
         return bool(self._sample)
+
+    def belong_to_retriever(self, warned: set[str]) -> None:
+        """Advise in the warning to delete with the retriever, which made the source itself.
+
+        All sources of the retriever get the same set `warned`, so that only one of them warns.
+        """
+        self._text, self._warned = _OF_RETRIEVER, warned
 
     def checked(self, ranking: Ranking, upstream: Upstream, notes: list[str]) -> Ranking:
         """Drop the hits of deleted passages; `notes` receives their number, and the failures of look-ups.
@@ -90,13 +103,9 @@ class Deletions:
         """
         if not gone:
             return kept
-        said = f"{gone} of {len(kept) + gone} hits dropped: their passages are in no store any more"
+        said = _DROPPED.format(gone=gone, total=len(kept) + gone)
         notes.append(said)
-        if not self._warned:
-            self._warned = True
-            text = (
-                f"source {self._source!r}: {said}; delete these passages from the source, too: its graph or index "
-                "still contains them"
-            )
-            warn(text, stacklevel=4)
+        if self._text not in self._warned:
+            self._warned.add(self._text)
+            warn(self._text.format(source=self._source, said=said), stacklevel=4)
         return replace(kept, dropped=kept.dropped + gone, reason=kept.reason if len(kept) else said)

@@ -15,6 +15,7 @@ from phasegraph.retrieval.by_document import (
     Content,
     GivenPassages,
     SyncCounts,
+    copies_of_stored,
     described,
     free_ids,
     plan_sync,
@@ -171,6 +172,7 @@ class KeptPassages:
         documents, digests = table.of(state.index)
         plan = plan_sync(documents, digests, given, full=full, stays=stays)
         counts = plan.counts
+        copies = copies_of_stored(documents, digests, given, plan.removed) if counts.added else 0
         if plan.removed or plan.rows:
             items = [given.items[row] for row in plan.rows]
             came = self._passages(items)
@@ -179,6 +181,13 @@ class KeptPassages:
             embedded = self._replace(corpus, plan.removed, came, items, progress, state)
             counts = replace(counts, embedded=embedded)
         _logger.info("sync: %s", counts)
+        if copies:
+            warn(
+                f"sync: {copies} of {counts.added} added documents have the same passages as stored documents with "
+                "other names: give source_key= (the metadata key that names a document, such as a file's path) when "
+                "you create the retriever",
+                stacklevel=3,
+            )
         return counts
 
     async def async_sync(self, documents: Iterable[Any], key: str | None = None, **options: Any) -> SyncCounts:

@@ -12,7 +12,7 @@ import phasegraph  # phasegraph.graph and .neo4j are imported at their first use
 from phasegraph._support.progress import with_progress
 from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.validation import check_flag, known_arguments
-from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.fusion.grouping import GroupBy
 from phasegraph.retrieval.answer import SelectedHit
 from phasegraph.retrieval.framework import Framework, HitLookup
@@ -26,6 +26,7 @@ from phasegraph.sources.protocol import Source
 if TYPE_CHECKING:
     import phasegraph.graph
     import phasegraph.neo4j
+    from phasegraph.retrieval.wrapped import WrappedSource
 
 OVERRIDING = frozenset({"pipeline", "weights", "accept", "selection", "group_by"})
 """Constructor arguments that replace a folder's pipeline: if any is given, the stored pipeline is not loaded."""
@@ -99,11 +100,19 @@ def _passages_of(framework: Framework, held: Mapping[str, Any], how: Indexing, *
     return passages
 
 
+def _check_any(framework: Framework, held: Mapping[str, Any]) -> None:
+    """Raise InvalidInputError if there is no document or node."""
+    if not held:
+        raise InvalidInputError(f"{framework.hits} is empty: give at least one {framework.hit}")
+
+
 class FusedPassages(KeptPassages):
     """Base class of fused retrievers that are built from passages, a folder or the user's store."""
 
     if TYPE_CHECKING:  # the framework's class defines this attribute
         _parents: Parents | None
+        _save_pipeline: Callable[[Path], None]
+        _by_name: Mapping[str, WrappedSource]
 
     def _settle_parents(self, parents: Any, look_up: Callable[[Any], HitLookup], group_by: GroupBy | None) -> None:
         """Check and store the argument `parents`, which gives hits the texts of their whole documents.
@@ -153,6 +162,7 @@ class FusedPassages(KeptPassages):
             check_new(Path(path))
         cls._over(sample_corpus(framework.model_of(model)), model, fields if tried is None else tried)
         held = framework.held_by_id(hits)
+        _check_any(framework, held)
         if path is None:
             return cls._over(build_corpus(framework, held, model, how, remedy=_PATH), model, fields)
         from phasegraph.retrieval.new_folder import write_folder
@@ -176,6 +186,12 @@ class FusedPassages(KeptPassages):
         with None, they stay where they are.
         """
         cls._framework.check_model(model)
+        if Path(path).is_file():
+            raise IntegrityError(
+                f"{Path(path).name!r} is a file, and not the folder of a retriever. If save() wrote the file, it "
+                "contains only a fitted pipeline: give it as pipeline= when you create a retriever, or call "
+                "load_pipeline()"
+            )
         made = cls._opened(path, model, fields, False, checks=not reembed, vector_store=vector_store)
         if reembed:
             made._reembed(model, True)
@@ -220,7 +236,61 @@ class FusedPassages(KeptPassages):
         vector, graph = sources.pop("vector"), sources.pop("graph")
         made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
         made._corpus, made._embeds = corpus, model
+        warned = set[str]()
+        for name in names:
+            made._by_name[name].deletions.belong_to_retriever(warned)
         return made
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the retriever's passages and fitted pipeline to a folder, or only the pipeline to a file.
+
+        Parameters
+        ----------
+        path : path
+            A new or empty folder: if the retriever was made from documents or by ``load``, the folder receives the
+            passages, their index and vectors, and the pipeline. ``load`` opens it; nothing is embedded again.
+
+            A path that ends in ``.json``, or an existing file: the file receives only the fitted pipeline, with the
+            weights and the number of results. The constructor reads it as `pipeline`.
+
+            The folder of a retriever: the folder receives only the pipeline, which ``load`` then uses.
+
+        Raises
+        ------
+        InvalidInputError
+            If `path` is a folder of other files, or if JSON cannot store the metadata or the tokenizer of the passages.
+        StoreError
+            If the folder cannot be written.
+
+        Notes
+        -----
+        A retriever over your own sources or your own vector store always writes only the pipeline.
+        """
+        from phasegraph.graph import check_passages
+        from phasegraph.graph.corpus.folder import STATE
+        from phasegraph.graph.corpus.vector_stores import RenewableStore
+
+        place, corpus = Path(path), self._corpus
+        if corpus is None or place.suffix == ".json" or place.is_file() or (place / STATE).is_file():
+            self._save_pipeline(place)
+            return
+        store = corpus.state.store
+        if store is not None and not isinstance(store, RenewableStore):
+            self._save_pipeline(place)
+            warn(
+                f"save: {place.name!r} contains only the fitted pipeline; the passages stay in your vector store. To "
+                "use the pipeline again, give this path as pipeline= together with the store",
+                stacklevel=2,
+            )
+            return
+        if not corpus.settings:  # the passages of a folder were checked when the folder was created
+            records = corpus.index.records.values()
+            check_passages(
+                [{"id": one.id, "title": one.title, "text": one.text, "metadata": one.metadata} for one in records],
+                kept=True,
+            )
+        corpus.save(place, self._folder_settings(vectors=True), self._uncounted)
+        self._save_pipeline(place)
 
     def documents(self) -> dict[str, int]:
         """Return the number of passages by document name; the name ``""`` counts passages without a document.
@@ -319,6 +389,7 @@ class GraphPassages(KeptPassages):
 
         framework = cls._framework
         held = framework.held_by_id(hits)
+        _check_any(framework, held)
         if extractor is None:
             return cls._over(build_corpus(framework, held, model, how, vectors=vectors), model, fields)
         graph = graph_of_documents(

@@ -172,6 +172,19 @@ def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
     return True
 
 
+def lacks_score(key: str, metadata: Mapping[str, object], warned: set[str] | None) -> bool:
+    """Return True if a document has no value under the `score_key`; otherwise warn if `key` is not yet in `warned`."""
+    if key not in metadata:
+        return True
+    if warned is not None and key not in warned:
+        warned.add(key)
+        warn(
+            f"passages already use the metadata key {key!r}: its value is unchanged, and no score is added; choose "
+            "another score_key="
+        )
+    return False
+
+
 def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[EvidenceBlock]:
     """Return an :class:`EvidenceBlock` for each result: the entry of :func:`provenance`, and the sources' evidence.
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from phasegraph._support.numbers import as_floats
 from phasegraph._support.shared import go_on
+from phasegraph._support.validation import nearest_key
 from phasegraph.candidates import cap_ranking
-from phasegraph.errors import InvalidTypeError
+from phasegraph.errors import InvalidTypeError, warn
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.directions import Direction, _note
@@ -47,6 +48,8 @@ class HitReader:
     text: Callable[[Any], str]
     direction: Direction = field(init=False)
     identities: Identities = field(init=False)
+    _absent: set[str] = field(init=False, default_factory=set, repr=False, compare=False)
+    """The fields of :class:`HitFields` about which a warning said that no hit has the declared metadata key."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", Direction(self.fields.higher_is_better, self.known, self.name))
@@ -59,7 +62,7 @@ class HitReader:
         """
         check_length(hits)
         if self.fields.id is not None:
-            own = [self._field(self.fields.id, hit) for hit in hits]
+            own = self._declared("id", self.fields.id, hits)
         ids = self.identities.read(own, lambda row: self._looked_into(hits[row]), notes)
         if not parts and len(set(ids)) < len(ids):
             self.identities.repeated(ids, lambda row: self.text(hits[row]), notes)
@@ -72,7 +75,7 @@ class HitReader:
     def scores(self, hits: Sequence[Any]) -> list[object] | None:
         """Return the scores of hits from the field that :class:`HitFields` declares; None if no field is declared."""
         where = self.fields.score
-        return None if where is None else [self._field(where, hit) for hit in hits]
+        return None if where is None else self._declared("score", where, hits)
 
     def stated_scores(
         self, hits: Sequence[Any], notes: list[str]
@@ -99,6 +102,23 @@ class HitReader:
             )
             return None, None
         return scores, (True, _note(True, "inferred from the order of its scores"))
+
+    def _declared(self, name: str, where: FieldOf, hits: Sequence[Any]) -> list[object]:
+        """Return the values of a declared field of the hits; warn once if it is a metadata key that no hit has.
+
+        `name` is the name of the field, and `where` its declaration.
+        """
+        found = [self._field(where, hit) for hit in hits]
+        if isinstance(where, str) and hits and name not in self._absent and all(one is None for one in found):
+            rows = [self.metadata(hit) for hit in hits]
+            if not any(where in row for row in rows):
+                self._absent.add(name)
+                warn(
+                    f"source {self.name!r}: no hit has the metadata key {where!r} of HitFields({name}={where!r}); "
+                    f"{nearest_key(where, rows)}",
+                    stacklevel=4,
+                )
+        return found
 
     def _field(self, where: FieldOf, hit: Any) -> object:
         go_on()

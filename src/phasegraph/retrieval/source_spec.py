@@ -275,13 +275,19 @@ _GRAPHS = ("EntityGraph", "GraphIndex", "GraphRecords", "Neo4jConnection")
 
 
 def describe_type(given: object) -> str:
-    """Return the type name of an invalid retriever for an error message, with a hint if the object is a graph.
+    """Return the type name of an invalid retriever for an error message, with a hint for a graph, a class or a list.
 
     >>> from phasegraph import FusionPipeline
     >>> describe_type("a question"), describe_type(FusionPipeline())
     ('str', 'phasegraph.FusionPipeline')
+    >>> describe_type(FusionPipeline)
+    'the class FusionPipeline; give an object of the class: FusionPipeline(...)'
     """
+    if isinstance(given, type):
+        return f"the class {given.__name__}; give an object of the class: {given.__name__}(...)"
     kind = type(given)
+    if isinstance(given, list | tuple):
+        return f"{kind.__name__}; give several sources as retrievers="
     if kind.__module__ == "builtins":
         return kind.__name__
     hint = "; make an EntityGraphRetriever of it" if kind.__name__ in _GRAPHS else ""

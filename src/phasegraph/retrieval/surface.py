@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from phasegraph._support.clock import Deadline
-from phasegraph.errors import InvalidTypeError, warn
+from phasegraph._support.files import make_folder
+from phasegraph.errors import InvalidTypeError, StoreError, warn
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.result import Result
 from phasegraph.retrieval.driver import Sources
@@ -104,7 +105,16 @@ class Calibrating:
 
         If `path` is the folder of a retriever, loading the folder also loads this pipeline.
         """
-        self._engine.pipeline.save(Path(path) / PIPELINE if Path(path).is_dir() else path)
+        self._save_pipeline(Path(path))
+
+    def _save_pipeline(self, path: Path) -> None:
+        """Write the pipeline to the file `path`, or to its file in the folder `path`; create missing parent folders."""
+        file = path / PIPELINE if path.is_dir() else path
+        try:
+            make_folder(file.parent)
+        except OSError as error:
+            raise StoreError(f"{file.parent}: the folder could not be created: {error}") from error
+        self._engine.pipeline.save(file)
 
     def load_pipeline(self, path: str | os.PathLike[str]) -> Self:
         """Use the pipeline that :meth:`save` wrote to a file or to a retriever's folder.

@@ -17,8 +17,11 @@ from phasegraph.errors import PhasegraphError
 from phasegraph.graph.index.records import PassageRecord, PassageRecords
 from phasegraph.graph.model.storage import packed, unpacked
 
-SOURCE_KEYS = ("source", "doc_id", "ref_doc_id", "file_path")
-"""Metadata keys that may name a passage's document, if the caller gives no key; the first key with a value is used."""
+SOURCE_KEYS = ("source", "file_path", "doc_id", "ref_doc_id")
+"""Metadata keys that may name a passage's document, if the caller gives no key; the first key with a value is used.
+
+The ids come last: LlamaIndex draws a new random id for the same file at each reading.
+"""
 _NO_NAME = (None, "", "None")
 """Metadata values that name no document; LlamaIndex writes "None"."""
 KIND, VERSION, BESIDE = "document-table", 1, "documents"
@@ -182,15 +185,19 @@ class DocumentTable:
             "rows": np.array([names[name] for name in columns.documents.values()], dtype=np.int32),
             "digests": np.frombuffer(b"".join(columns.digests.values()), dtype=np.uint8).reshape(-1, _WIDTH),
         }
-        body = {"of": file.name, "key": self._key, "without": sorted(self._without)}
+        body = self._body(file)
         with suppress(PhasegraphError, OSError):  # for example, a read-only folder: the next start computes it again
             write_bundle(file.parent / BESIDE, KIND, VERSION, body, arrays)
+
+    def _body(self, file: Path) -> dict[str, Any]:
+        """Return the settings of the stored table; a table with other settings is computed again."""
+        tried = {} if self._key is not None else {"tried": list(SOURCE_KEYS)}
+        return {"of": file.name, "key": self._key, "without": sorted(self._without), **tried}
 
     def _read(self, file: Path, ids: Collection[str]) -> DocumentColumns | None:
         try:
             body, arrays = read_bundle(file.parent / BESIDE, KIND, VERSION)
-            wanted = {"of": file.name, "key": self._key, "without": sorted(self._without)}
-            if body != wanted:
+            if body != self._body(file):
                 return None
             names, joined = unpacked("names", arrays), arrays["digests"].tobytes()
             documents = [names[row] for row in arrays["rows"].tolist()]
