@@ -62,7 +62,7 @@ class Correction:
     def _corrected(self, first: Result) -> Flow[_Outcome]:
         """Grade the first answer, and search again if the grade is poor; search again without a grade if it is empty.
 
-        An answer with hits is only returned unchanged if there is no grader.
+        Without a grader, an answer with hits is returned unchanged.
         """
         if not len(first):
             return (yield from self._search_again("replaced"))
