@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+import phasegraph.distributed.array_files as array_files
 from phasegraph._support.serialization import StreamedArray, write_bundle
 from phasegraph._support.typing import IntArray
-from phasegraph.distributed import array_files
 from phasegraph.distributed.array_files import Part, Spool, as_pointer, weighted_ranges
 from phasegraph.distributed.shards import GAZETTEER, STAGED, BuildSettings, Staged, arrow, digest_of, name_key
 from phasegraph.distributed.walk_edges import Links, WalkEdges
