@@ -37,8 +37,8 @@ FLOORS = [
     "fusion.settings", "fusion.renamed_sources", "fusion.adjustments", "fusion.decide", "fusion.pipeline",
     "fusion.fitting",
     "sources", "pagerank", "graph", "neo4j",
-    "distributed.shards", "distributed.triples", "distributed.merging", "distributed.names",
-    "distributed.building", "distributed.local",
+    "distributed.shards", "distributed.triples", "distributed.array_files", "distributed.walk_edges",
+    "distributed.merging", "distributed.names", "distributed.building", "distributed.local",
     "retrieval", "methods", "evaluation", "reading", "distributed", "testing", "apps",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
@@ -79,9 +79,9 @@ INSIDE = {
         "attempts", "identity", "payloads", "joining", "deletions", "directions",
         "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
         "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading", "access",
-        "filters", "wrapped", "nearest", "plain_hits", "stages", "answer", "notes", "notices", "driver", "call",
-        "fitting", "engine", "lists", "by_document", "framework", "indexing", "new_folder", "kept", "plain_filters",
-        "passage_folder", "parents", "graph_search", "over_corpus", "surface",
+        "filters", "wrapped", "nearest", "plain_hits", "stages", "answer", "notes", "notices", "driver",
+        "routed_search", "correction", "call", "fitting", "engine", "lists", "by_document", "framework", "indexing",
+        "new_folder", "kept", "plain_filters", "passage_folder", "parents", "graph_search", "over_corpus", "surface",
         "provenance",
     ],
 }  # fmt: skip

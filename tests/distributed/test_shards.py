@@ -15,7 +15,7 @@ from sharded_corpus import GAZETTEER, digests, of_one_process, passages, vectors
 
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph._support.serialization import StreamedArray, write_bundle
-from phasegraph.distributed import merging
+from phasegraph.distributed import array_files
 from phasegraph.distributed.merging import merge, write_gazetteer
 from phasegraph.distributed.shards import (
     BuildSettings,
@@ -59,8 +59,8 @@ def built(rows: list[dict[str, Any]], embeddings: Any, cuts: list[int], folder: 
 def test_any_cut_gives_the_index_of_one_process(
     cuts: list[int], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging, "MOST_NAMES", most)
-    monkeypatch.setattr(merging, "_BYTES", 4096 if most == 50 else merging._BYTES)
+    monkeypatch.setattr(array_files, "MOST_NAMES", most)
+    monkeypatch.setattr(array_files, "_BYTES", 4096 if most == 50 else array_files._BYTES)
     rows, embeddings = passages(), vectors(400)
     one = of_one_process(rows, embeddings, tmp_path / "one")
     assert digests(built(rows, embeddings, cuts, tmp_path)) == digests(one)

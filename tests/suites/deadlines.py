@@ -21,7 +21,7 @@ from phasegraph.errors import DegradedError, InvalidInputError, PhasegraphWarnin
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval import HitFields, SourceSpec, call
-from phasegraph.retrieval.notices import HASTY_HITS
+from phasegraph.retrieval.notices import HITS_IF_LATE
 
 TIMEOUT = 0.5
 FIVE = {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0}
@@ -208,7 +208,7 @@ class DeadlineSuite(ManualTime):
         )
         with pytest.warns(PhasegraphWarning, match="missed the deadline"):
             self.timely(retriever, awaited, hang)
-        assert decided == [12_005, HASTY_HITS + 5]
+        assert decided == [12_005, HITS_IF_LATE + 5]
         assert seen[0].degraded
 
     def test_more_hits_than_are_read_cost_their_source(self) -> None:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.callbacks import (
     AsyncCallbackManager,
-    AsyncCallbackManagerForRetrieverRun,
     CallbackManager,
-    CallbackManagerForRetrieverRun,
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
-from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
-from pydantic import PrivateAttr
 
 from langchain_phasegraph.base import CheckedRetriever, configured_by
 from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
@@ -30,29 +25,34 @@ from langchain_phasegraph.filters import (
     NARROWS,
     Wanted,
     bm25_within,
-    check_depth,
     check_filter,
-    faiss_within,
     filter_of,
     is_bm25,
     joined,
     matches,
     only_matching,
     own_filter,
-    selects_rows,
-    store_settings,
 )
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
+from langchain_phasegraph.runnables import (
+    FunctionRetriever,
+    accepted_arguments,
+    as_runnable,
+    bound_filters,
+    deepened,
+    is_asynchronous,
+    is_synchronous,
+    leaves,
+    overrides,
+)
+from langchain_phasegraph.scored_search import BOUND_FILTER, MEMBERSHIP_ONLY, ScoredVectorStoreRetriever
+from phasegraph import InvalidInputError, Ranking
 from phasegraph.retrieval import (
     AnySource,
-    Attempts,
     FilterRefusedError,
     SourceCall,
     SourceSpec,
     Upstream,
     WrappedSource,
-    adapted,
-    describe_type,
     known_direction,
     note_dropped,
     parameters_of,
@@ -61,291 +61,7 @@ from phasegraph.retrieval import (
 if TYPE_CHECKING:
     import phasegraph.graph
 
-_MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
-_FETCHED, _DEFAULT_K = 20, 4
-_BOUND = "phasegraph_bound_filter"
 _OFFERED = ("k", "limit", "upstream")
-
-
-class ScoredVectorStoreRetriever(VectorStoreRetriever):
-    """A vector-store retriever that also returns scores and drops hits that do not match the call's filter.
-
-    The search type ``similarity`` is run as ``similarity_search_with_score``. For ``mmr`` and
-    ``similarity_score_threshold``, the retriever's own search chooses the documents, and a second search supplies their
-    scores; ``mmr`` keeps its own ``k``. Scores never come from relevance functions.
-    """
-
-    _inner: VectorStoreRetriever = PrivateAttr()
-
-    @classmethod
-    def around(cls, inner: VectorStoreRetriever) -> ScoredVectorStoreRetriever:
-        """Create a retriever that searches like `inner` and reads the settings of `inner` at every call."""
-        made = cls(vectorstore=inner.vectorstore, name=inner.get_name(), tags=inner.tags, metadata=inner.metadata)
-        made._inner = inner
-        return made
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
-    ) -> list[Document]:
-        store, settings = self._search(kwargs)
-        found: object
-        if self._inner.search_type == "similarity":
-            try:
-                for attempt in _deep_attempts(settings, kwargs):
-                    with attempt as count:
-                        found = unpack(store.similarity_search_with_score(query, **_counted(settings, count)))
-            except NotImplementedError:
-                found = self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
-        else:
-            documents = self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
-            found = _joined(documents, store.similarity_search_with_score(query, **_score_search(settings)))
-        return self._kept(found, settings, kwargs)
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
-    ) -> list[Document]:
-        store, settings = self._search(kwargs)
-        found: object
-        if self._inner.search_type == "similarity":
-            try:
-                for attempt in _deep_attempts(settings, kwargs):
-                    with attempt as count:
-                        found = unpack(await store.asimilarity_search_with_score(query, **_counted(settings, count)))
-            except NotImplementedError:
-                found = await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
-        else:
-            documents = await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
-            found = _joined(documents, await store.asimilarity_search_with_score(query, **_score_search(settings)))
-        return self._kept(found, settings, kwargs)
-
-    def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
-        """Return the documents in `found` that match the filter in the arguments `kwargs` of the call.
-
-        `settings` are the arguments of the search. If they request more hits than the call, and too few documents
-        match, raise FilterRefusedError.
-        """
-        documents, wanted = unpack(found), kwargs.get("filter")
-        if wanted is None:
-            return documents
-        kept, limit = only_matching(documents, wanted), kwargs.get("k", _DEFAULT_K)
-        if settings.get("k", limit) != limit:
-            check_depth(documents, kept, settings["k"], limit)
-            kept.dropped = 0  # the search requested more hits, because some hits would not match
-        return kept
-
-    def _search(self, kwargs: Mapping[str, Any]) -> tuple[VectorStore, dict[str, Any]]:
-        """Return the store to search, and its search arguments.
-
-        `kwargs` are the arguments of the call, which may contain a filter. The store may be a part of the retriever's
-        store that contains only the matching documents.
-        """
-        store: VectorStore = self._inner.vectorstore
-        own = dict(self._inner.search_kwargs)
-        given = dict(kwargs)
-        wanted, bound = given.pop("filter", None), given.pop(_BOUND, None)
-        if bound is not None:
-            own["filter"] = bound
-        settings = own if self._inner.search_type == "mmr" else {**own, **given}
-        if wanted is None and own.get("filter") is None:
-            return store, settings
-        if self._inner.search_type == "similarity" and selects_rows(store):
-            with suppress(InvalidInputError):  # only the store can read a filter in its own form
-                every = joined(wanted, own_filter(store, own))
-                part = store if every is None else faiss_within(store, every)
-                return part, {name: value for name, value in settings.items() if name != "filter"}
-        if wanted is None:
-            return store, settings
-        found = store_settings(store, wanted, own.get("filter"))
-        if "k" in found and self._inner.search_type != "similarity":
-            raise FilterRefusedError(
-                f"this store cannot apply filter= with search_type={self._inner.search_type!r}; use 'similarity'"
-            )
-        return store, {**settings, **found}
-
-
-def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """Return the attempts of a search: several attempts if a filter has increased ``k``, otherwise a single attempt.
-
-    `settings` are the arguments of the search, and `kwargs` the arguments of the call.
-    """
-    depth = settings.get("k")
-    return Attempts(None if depth == kwargs.get("k") else depth, [])
-
-
-def _counted(settings: Mapping[str, Any], count: int | None) -> Mapping[str, Any]:
-    return settings if count is None else {**settings, "k": count}
-
-
-def _matching(answer: object, wanted: Mapping[str, Any] | None, source: str = "") -> ScoredDocuments:
-    """Return the documents that match the filter, or all documents if there is no filter."""
-    return unpack(answer) if wanted is None else only_matching(answer, wanted, source)
-
-
-def _joined(found: list[Document], pairs: list[tuple[Document, Any]]) -> ScoredDocuments:
-    documents = ScoredDocuments(found)
-    documents.searched = pairs
-    return documents
-
-
-def _score_search(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a second search, which returns the scores of the documents that the first search chose.
-
-    They are the `settings` of the first search without the settings that choose among its hits, and with a larger `k`.
-    """
-    kept = {key: value for key, value in settings.items() if key not in _MEMBERSHIP_ONLY}
-    depth = 0 if "score_threshold" in settings else settings.get("fetch_k", _FETCHED)
-    return {**kept, "k": max(depth, settings.get("k", _DEFAULT_K))}
-
-
-class FunctionRetriever(BaseRetriever):
-    """A retriever that calls a plain function; traces show the call like the call of any other retriever."""
-
-    function: Any
-    accepts: frozenset[str]
-    asynchronous: bool
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
-    ) -> list[Document]:
-        return _matching(self.function(query, **kwargs), kwargs.get("filter"))
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
-    ) -> list[Document]:
-        answer = self.function(query, **kwargs)
-        return _matching(await answer if inspect.isawaitable(answer) else answer, kwargs.get("filter"))
-
-
-def as_runnable(retriever: object) -> Runnable[str, Any]:
-    """Convert a retriever, vector store, source or function to the runnable that is invoked for a source.
-
-    Raises
-    ------
-    InvalidTypeError
-        If `retriever` is of no supported type.
-    """
-    if isinstance(retriever, VectorStore):
-        return as_runnable(retriever.as_retriever())
-    if isinstance(retriever, VectorStoreRetriever):
-        return ScoredVectorStoreRetriever.around(retriever) if _searches_plainly(retriever) else retriever
-    if isinstance(retriever, RunnableBindingBase):
-        bound, keywords = as_runnable(retriever.bound), dict(retriever.kwargs)
-        if isinstance(bound, ScoredVectorStoreRetriever) and "filter" in keywords:
-            keywords[_BOUND] = keywords.pop("filter")  # otherwise a call's filter would replace the bound filter
-        return retriever.model_copy(update={"bound": bound, "kwargs": keywords})
-    if isinstance(retriever, RunnableWithFallbacks):
-        first, *others = (as_runnable(one) for one in (retriever.runnable, *retriever.fallbacks))
-        directions = {known_direction(getattr(one, "vectorstore", None)) for one in (first, *others)}
-        if len(directions) > 1:  # scores of different directions cannot be compared, so no scores are read
-            return retriever
-        return retriever.model_copy(update={"runnable": first, "fallbacks": others})
-    if isinstance(retriever, Runnable):
-        return retriever
-    retriever = adapted(retriever)
-    # A source with `retrieve` belongs to LlamaIndex: its graph could be searched, but the documents would have no text.
-    if isinstance(retriever, Source) and not isinstance(retriever, type) and not hasattr(retriever, "retrieve"):
-        return EntityGraphRetriever(graph=retriever, name=getattr(retriever, "name", None))
-    if callable(retriever) and not isinstance(retriever, type):
-        name = getattr(retriever, "__name__", type(retriever).__name__)
-        call = getattr(retriever, "__call__", retriever)  # noqa: B004 - __call__ of an instance may be a coroutine function
-        asynchronous = inspect.iscoroutinefunction(retriever) or inspect.iscoroutinefunction(call)
-        accepts = parameters_of(retriever) & {"limit", "k", "upstream", "filter"}
-        return FunctionRetriever(function=retriever, accepts=accepts, asynchronous=asynchronous, name=name)
-    raise InvalidTypeError(
-        f"a source must be a LangChain retriever, vector store, runnable, source or function; "
-        f"got {describe_type(retriever)}"
-    )
-
-
-def overrides(instance: object, base: type, method: str) -> bool:
-    """Return True if the instance's class overrides a method of the base class."""
-    return getattr(type(instance), method, None) is not getattr(base, method)
-
-
-def _searches_plainly(retriever: VectorStoreRetriever) -> bool:
-    """Return True if the retriever uses LangChain's own search methods and its store can return scores."""
-    kind = type(retriever)
-    return (
-        kind._get_relevant_documents is VectorStoreRetriever._get_relevant_documents
-        and kind._aget_relevant_documents is VectorStoreRetriever._aget_relevant_documents
-        and kind.invoke is BaseRetriever.invoke
-        and kind.ainvoke is BaseRetriever.ainvoke
-        and overrides(retriever.vectorstore, VectorStore, "similarity_search_with_score")
-    )
-
-
-def leaves(runnable: Runnable[str, Any]) -> list[Runnable[str, Any]]:
-    """Return the innermost runnables, which bindings, fallbacks and configurable fields wrap."""
-    if isinstance(runnable, RunnableBindingBase):
-        return leaves(runnable.bound)
-    if isinstance(runnable, RunnableWithFallbacks):
-        return [leaf for one in (runnable.runnable, *runnable.fallbacks) for leaf in leaves(one)]
-    if isinstance(runnable, DynamicRunnable):
-        return leaves(as_runnable(runnable.default))
-    return [runnable]
-
-
-def bound_filters(runnable: object) -> list[Any]:
-    """Return the filters among the bound arguments of a runnable; a filter argument of a call would replace them."""
-    if not isinstance(runnable, RunnableBindingBase):
-        return []
-    own = runnable.kwargs.get("filter")
-    return [*([] if own is None else [own]), *bound_filters(runnable.bound)]
-
-
-def deepened(runnable: Runnable[str, Any], limit: int) -> Runnable[str, Any]:
-    """Return the retriever, or a copy with ``k`` set to `limit` if the retriever's ``k`` is smaller."""
-    if isinstance(runnable, RunnableBindingBase):
-        inner = deepened(runnable.bound, limit)
-        return runnable if inner is runnable.bound else runnable.model_copy(update={"bound": inner})
-    if isinstance(runnable, BaseRetriever):
-        own = getattr(runnable, "k", None)
-        if isinstance(own, int) and own < limit and "k" in type(runnable).model_fields:
-            return runnable.model_copy(update={"k": limit})
-    return runnable
-
-
-def _awaits(leaf: Runnable[str, Any]) -> bool:
-    """Return True if the runnable's class has its own asynchronous search, which needs no thread."""
-    if isinstance(leaf, FunctionRetriever):
-        return leaf.asynchronous
-    if isinstance(leaf, EntityGraphRetriever):
-        return False
-    if isinstance(leaf, ScoredVectorStoreRetriever):
-        return _store_awaits(leaf.vectorstore, "asimilarity_search_with_score")
-    if isinstance(leaf, VectorStoreRetriever):
-        own = overrides(leaf, VectorStoreRetriever, "_aget_relevant_documents")
-        return own or _store_awaits(leaf.vectorstore, "asimilarity_search")
-    if isinstance(leaf, RunnableLambda):
-        return hasattr(leaf, "afunc")
-    if isinstance(leaf, BaseRetriever) and not overrides(leaf, BaseRetriever, "ainvoke"):
-        return not type(leaf)._aget_relevant_documents.__qualname__.startswith("BaseRetriever.")
-    return overrides(leaf, Runnable, "ainvoke")
-
-
-def _store_awaits(store: VectorStore, method: str) -> bool:
-    """Return True if the store overrides the asynchronous `method`, and was opened for asynchronous use."""
-    return overrides(store, VectorStore, method) and getattr(store, "async_mode", True) is not False
-
-
-def _blocks(leaf: Runnable[str, Any]) -> bool:
-    """Return True if the runnable can be called synchronously."""
-    if isinstance(leaf, FunctionRetriever):
-        return not leaf.asynchronous
-    return not isinstance(leaf, RunnableLambda) or hasattr(leaf, "func")
-
-
-def _accepts(leaf: Runnable[str, Any]) -> frozenset[str]:
-    """Return the keyword arguments among k, limit, upstream and filter that the runnable accepts."""
-    if isinstance(leaf, FunctionRetriever):
-        return leaf.accepts
-    if isinstance(leaf, VectorStoreRetriever) and not overrides(leaf, VectorStoreRetriever, "_get_relevant_documents"):
-        return frozenset({"k"})
-    if isinstance(leaf, ScoredVectorStoreRetriever):
-        return frozenset({"k", "filter"})
-    if isinstance(leaf, BaseRetriever):
-        return parameters_of(leaf._get_relevant_documents) & {"k", "upstream", "filter"}
-    return frozenset()
 
 
 class RetrieverSource(WrappedSource):
@@ -365,7 +81,7 @@ class RetrieverSource(WrappedSource):
         self.store = getattr(asked[0], "vectorstore", None)
         self.embeddings = asked[0].embeddings if isinstance(asked[0], EntityGraphRetriever) else None
         super().__init__(name, spec.fields, reader_of(name, spec.fields, known_direction(self.store)))
-        self.accepts = frozenset.intersection(*map(_accepts, asked))
+        self.accepts = frozenset.intersection(*map(accepted_arguments, asked))
         self._dynamic = isinstance(self.runnable, DynamicRunnable)
         self._may_deepen = self._dynamic or any("k" in getattr(type(one), "model_fields", ()) for one in asked)
         self.names_only = self.resolve is None and any(
@@ -384,7 +100,7 @@ class RetrieverSource(WrappedSource):
             elif isinstance(leaf, EntityGraphRetriever):
                 held += leaf.kept_ids()
         self.held_ids = held
-        self.settle(blocks=all(map(_blocks, asked)), awaits=all(map(_awaits, asked)))
+        self.settle(blocks=all(map(is_synchronous, asked)), awaits=all(map(is_asynchronous, asked)))
 
     @property
     def corpus(self) -> phasegraph.graph.Corpus | None:
@@ -430,8 +146,8 @@ class RetrieverSource(WrappedSource):
         """
         runnable = self.runnable
         while isinstance(runnable, RunnableBindingBase):
-            if runnable.kwargs.get(_BOUND) is not None:
-                return {"filter": runnable.kwargs[_BOUND]}
+            if runnable.kwargs.get(BOUND_FILTER) is not None:
+                return {"filter": runnable.kwargs[BOUND_FILTER]}
             runnable = runnable.bound
         return {}
 
@@ -458,7 +174,7 @@ class RetrieverSource(WrappedSource):
         if isinstance(leaf, EntityGraphRetriever):
             return None if leaf.documents is None or leaf.filter is not None else Lookup.of(leaf.documents)
         whole = leaf._inner if isinstance(leaf, ScoredVectorStoreRetriever) else leaf
-        if not isinstance(whole, VectorStoreRetriever) or set(whole.search_kwargs) - {"k", *_MEMBERSHIP_ONLY}:
+        if not isinstance(whole, VectorStoreRetriever) or set(whole.search_kwargs) - {"k", *MEMBERSHIP_ONLY}:
             return None
         return Lookup.of(self.store) if overrides(self.store, VectorStore, "get_by_ids") else None
 

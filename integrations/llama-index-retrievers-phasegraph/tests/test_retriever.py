@@ -34,8 +34,9 @@ from llama_index.retrievers.phasegraph import (
     SourceSpec,
     text_model,
 )
-from llama_index.retrievers.phasegraph.retriever_sources import Seen as Known
-from llama_index.retrievers.phasegraph.retriever_sources import is_unheard, prepared
+from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
+from llama_index.retrievers.phasegraph.prepared_retriever import prepared
+from llama_index.retrievers.phasegraph.retriever_traits import is_unheard
 from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.graph import build_graph
 from phasegraph.retrieval import Nearest, Recent, nearest
@@ -96,7 +97,7 @@ class Spans(SimpleSpanHandler):
 def test_who_listens_hears_of_every_child_and_changes_no_answer():
     child = simple().as_retriever(similarity_top_k=5)
     ours = CalibratedFusionRetriever(retrievers={"vector": child, "other": listed(**BACK)})
-    asked = prepared(child, 5, {}, Known(Nearest(), Recent()))
+    asked = prepared(child, 5, {}, StoreCache(Nearest(), Recent()))
     unheard = [(hit.node.node_id, hit.score) for hit in ours.retrieve("who?")]
     assert is_unheard(asked)
     heard, dispatcher = Seen(found=[]), instrument.get_dispatcher(BaseRetriever.__module__)

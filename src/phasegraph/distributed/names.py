@@ -14,7 +14,8 @@ import numpy as np
 from phasegraph._support.serialization import StreamedArray, read_bundle, write_bundle
 from phasegraph._support.validation import check_range
 from phasegraph._support.vector_files import read_vectors
-from phasegraph.distributed.merging import Part, Spool, as_pointer, merged
+from phasegraph.distributed.array_files import Part, Spool, as_pointer
+from phasegraph.distributed.merging import merged
 from phasegraph.distributed.shards import OF, digest_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.model.entity_graph import checked_embeddings

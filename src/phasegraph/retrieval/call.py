@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from phasegraph._support.clock import Deadline
 from phasegraph._support.ordering import top_order
-from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError, refusal
+from phasegraph.errors import DegradedError, refusal
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.decide import Shortlist, make_shortlist
 from phasegraph.fusion.pipeline import FusionPipeline
@@ -22,36 +22,30 @@ from phasegraph.reports import SourceReport, Status
 from phasegraph.result import Result
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import Answer, select_hits, with_text_warnings
-from phasegraph.retrieval.driver import HALF, Ask, Compute, EarlyGather, Embed, Flow, Given, RunStep, Sources
+from phasegraph.retrieval.correction import Correction
+from phasegraph.retrieval.driver import Ask, Compute, Embed, Flow, RunStep, Sources
 from phasegraph.retrieval.joining import join_by_text
 from phasegraph.retrieval.notes import joined_notes, with_notes
-from phasegraph.retrieval.notices import HASTY_HITS, IN_HASTE, Notices
-from phasegraph.retrieval.stages.corrective import read_grade
+from phasegraph.retrieval.notices import FUSING_WAS_LATE, HITS_IF_LATE, Notices
+from phasegraph.retrieval.routed_search import RoutedSearch
 from phasegraph.retrieval.stages.models import Passage
 from phasegraph.retrieval.stages.report import StageReport
 from phasegraph.retrieval.stages.reranking import Rerank, read_ranking
-from phasegraph.retrieval.stages.rewriting import combined, read_queries
-from phasegraph.retrieval.stages.rewritten_query import AskedQuery, bound_to, is_unused, text_of
-from phasegraph.retrieval.stages.routing import Routed, Routing, read_route
+from phasegraph.retrieval.stages.rewriting import combined
+from phasegraph.retrieval.stages.rewritten_query import AskedQuery, bound_to, text_of
+from phasegraph.retrieval.stages.routing import Routed
 from phasegraph.retrieval.stages.settings import Stages
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
-from phasegraph.sources.protocol import AnySource, CallableSource, best_hits
+from phasegraph.sources.protocol import best_hits
 from phasegraph.sources.steps import StageStatus, Tried
 from phasegraph.sources.workers import Late
 
 _MANY_HITS = 10_000
 
-_SOURCE_OF = attrgetter("source")
-
 _IDS_OF = attrgetter("ids")
 
 _WORDS_OF = attrgetter("words")
-
-_EMBEDS_NOTHING = "no source embeds a text"
-
-_LEAST_SECONDS = 0.01
-"""Minimum remaining time of a call in seconds for a second search. With less time, every source would be late."""
 
 _STATUS_OF: Mapping[StageStatus, Status] = {"ok": "ok", "failed": "error", "late": "timeout", "skipped": "skipped"}
 
@@ -108,67 +102,19 @@ class Call:
         if self.stages.route is None:
             gathered: Gathered = yield Ask(self.gatherer, self.sources, self.query)
             return gathered
-        return (yield from self._ask_by_route(self.stages.route))
+        search = RoutedSearch(
+            self.stages.route, self.sources, self.query, self.gatherer, self.pipeline.weights, self.stage_reports
+        )
+        gathered, routed = yield from search.flow()
+        self._use_weights(routed)
+        return gathered
 
-    def _ask_by_route(self, route: Routing) -> Flow[Gathered]:
-        sources, query, arguments, answered = self.sources, self.query, list[Any]([self.query]), None
-        if route.reads_ranking:
-            first = "vector" if "vector" in sources else min(sources)
-            early = EarlyGather(self.gatherer, {name: sources[name] for name in (first, *self._needs(first))}, query)
-            try:
-                answered = yield early
-                ranking = next((one for one in answered.rankings if one.source == first), None)
-            except AllSourcesFailed:
-                ranking = None
-            except Late:
-                ranking, sources = None, {**sources, **early.under_way}
-            if ranking is None:
-                self.stage_reports.append(
-                    StageReport("route", "skipped", f"source {first!r} returned no ranking, which the router needs")
-                )
-                try:
-                    gathered: Gathered = yield Ask(self.gatherer, sources, query)
-                    return gathered
-                finally:
-                    early.give_up()
-            arguments.append(ranking)
-        tried: Tried = yield RunStep(route.step, arguments, lambda answer: self._read_route(answer, sources), HALF)
-        routed: Routed | None = tried.value
-        detail = {} if routed is None else {"weights": dict(routed)}
-        self.stage_reports.append(StageReport("route", tried.status, tried.reason, tried.milliseconds, detail=detail))
-        wanted = sources.keys() if routed is None else {name for one in routed for name in (one, *self._needs(one))}
-        asked: dict[str, AnySource] = {name: sources[name] for name in wanted}
-        for one in () if answered is None else answered.rankings:
-            if one.source in asked:  # reuse the ranking that the router has read
-                asked[one.source] = CallableSource(one.source, Given(one))
-        gathered = yield Ask(self.gatherer, asked, query)
-        before = {} if answered is None else {one.source: one for one in answered.reports if one.hits}
-        reports = tuple(before.pop(one.source, one) for one in gathered.reports)
-        self._take_route(routed)
-        return replace(gathered, reports=tuple(sorted((*reports, *before.values()), key=_SOURCE_OF)))
-
-    def _read_route(self, answer: object, sources: Sources) -> Routed:
-        found = read_route(sources, answer)
-        weights = self.pipeline.weights
-        if weights is not None and all(one is None for one in found.values()) and not any(map(weights.get, found)):
-            raise InvalidInputError(
-                "a router must name a source whose weight is not 0; it named only sources with weight 0"
-            )
-        return found
-
-    def _take_route(self, routed: Routed | None) -> None:
+    def _use_weights(self, routed: Routed | None) -> None:
         """Store the sources that the router chose, and use their weights for fusing; None stands for all sources."""
         self.routed = routed
         given = {} if routed is None else {name: one for name, one in routed.items() if one is not None}
         if given:
             self.pipeline = replace(self.pipeline, weights=dict.fromkeys(self.gatherer.settings, 0.0) | given)
-
-    def _needs(self, name: str) -> list[str]:
-        """Return the names of the sources that a source depends on, directly or through another source."""
-        found = list(self.gatherer.settings[name].depends_on)
-        for one in found:
-            found.extend(other for other in self.gatherer.settings[one].depends_on if other not in found)
-        return found
 
     def _fuse(self, gathered: Gathered) -> Flow[Draft]:
         """Fuse the candidates and apply thresholds; at the deadline, fuse only the best hits of each source."""
@@ -178,7 +124,7 @@ class Call:
             draft: Draft = (yield Compute(make, self.notices.guard)) if self.may_be_late else make()
         except Late:
             self.is_late = True
-            draft = self._hasty_draft(gathered)
+            draft = self._late_draft(gathered)
         if self.pipeline.weights is None:
             self.notices.shared_ids.see(draft.shortlist)
         self.notices.group_key.see(draft.shortlist)
@@ -200,12 +146,12 @@ class Call:
 
         The texts of the hits are searched for the query's words only if `read` is True.
         """
-        text, meetings = self.access.text, self.notices.meetings
+        text, id_overlap = self.access.text, self.notices.id_overlap
         rankings: Sequence[Ranking]
-        rankings, parted = meetings.part(gathered.rankings, text)
+        rankings, replaced = id_overlap.replace_shared_ids(gathered.rankings, text)
         rankings, joined = join_by_text(rankings, text)
-        meetings.see(rankings, text)
-        reports = self._noted(gathered.reports, parted, joined)
+        id_overlap.see(rankings, text)
+        reports = self._noted(gathered.reports, replaced, joined)
         if self.routed is not None:
             rankings = [one for one in rankings if one.source in self.routed]
         context = self.access.context(query)
@@ -223,13 +169,13 @@ class Call:
         k = None if self.k == pipeline.k else self.k  # copying the pipeline has a cost
         return make_shortlist(pipeline, rankings, context, reports=reports, k=k)
 
-    def _hasty_draft(self, gathered: Gathered) -> Draft:
+    def _late_draft(self, gathered: Gathered) -> Draft:
         """Fuse only the best hits of each source, without priors (such as recency) and without reading texts."""
         changes: dict[str, Any] = {"priors": ()}
         accept = self.pipeline.accept
         if accept is not None and callable(accept.on_empty):
             changes["accept"] = replace(accept, on_empty="abstain")
-        rankings = [one if len(one) <= HASTY_HITS else best_hits(one, HASTY_HITS) for one in gathered.rankings]
+        rankings = [one if len(one) <= HITS_IF_LATE else best_hits(one, HITS_IF_LATE) for one in gathered.rankings]
         context, reports = Context(query=self.query), self._noted(gathered.reports)
         made = self._shortlist(replace(self.pipeline, **changes), rankings, context, reports)
         return Draft(rankings, context, made.reports, replace(made, degraded=True))
@@ -319,65 +265,26 @@ class Call:
         if not self.is_late:
             return result
         if self.pipeline.strict:
-            raise DegradedError(refusal(IN_HASTE))
-        return replace(result, warnings=(*result.warnings, IN_HASTE))
+            raise DegradedError(refusal(FUSING_WAS_LATE))
+        return replace(result, warnings=(*result.warnings, FUSING_WAS_LATE))
 
     def _correct(self, draft: Draft, result: Result) -> Flow[Result]:
         """Search again with a rewritten query if the result is empty or has a poor grade; return the final result."""
-        stages, query = self.stages, self.query
-        corrective, detail, now = stages.corrective, dict[str, object](action="kept"), self.deadline.clock.now
-        if corrective is None:
+        if self.stages.corrective is None:
             return result
-        begun = now()
+        correction = Correction(
+            self.stages.corrective, self.stages, self.query, self.access, self.deadline, self.stage_reports,
+            partial(self._ask_again, draft),
+        )  # fmt: skip
+        return (yield from correction.flow(result))
 
-        def report(status: StageStatus = "ok", reason: str = "") -> Result:
-            milliseconds = (now() - begun) * 1000.0
-            self.stage_reports.append(StageReport("correct", status, reason, milliseconds, detail=detail))
-            return result
-
-        action = "replaced"
-        if len(result):
-            if stages.grader is None:
-                return report()
-            texts = corrective.graded(self.access.texts(result.ids, result.candidates.rankings))
-            tried: Tried = yield RunStep(stages.grader, (query, texts), read_grade, HALF)
-            if tried.error is not None:
-                return report(tried.status, tried.reason)
-            detail["grade"] = tried.value
-            action = corrective.action(tried.value)
-            if action == "kept":
-                return report()
-        rewriter: Any = stages.rewriter
-        tried = yield RunStep(rewriter, (query,), read_queries, HALF)
-        if tried.error is not None:
-            return report(tried.status, tried.reason)
-        again: AskedQuery = tried.value[0]
-        detail["texts"] = (text_of(again),)
-        left = self.deadline.left()
-        if left is not None and left < _LEAST_SECONDS:
-            return report("late", "no time was left for a second search")
-        try:
-            second = yield from self._ask_again(again, draft, merges=action == "merged")
-        except (AllSourcesFailed, InvalidInputError) as error:
-            return report("failed", type(error).__name__)
-        except Late:
-            return report("late", "the answer to the rewritten query was not ready in time")
-        if is_unused(again, query):
-            rewriter.note_unused(_EMBEDS_NOTHING)
-            return report("unused", _EMBEDS_NOTHING)
-        if not len(second):
-            return report("ok", "the answer to the rewritten query is empty")
-        detail["action"] = action
-        report()
-        return second
-
-    def _ask_again(self, again: AskedQuery, draft: Draft, *, merges: bool) -> Flow[Result]:
-        """Search and fuse with the rewritten query `again`.
+    def _ask_again(self, draft: Draft, rewritten: AskedQuery, merges: bool) -> Flow[Result]:
+        """Search and fuse with a rewritten query.
 
         If `merges` is True, the hits of the original query, which are in `draft`, are fused with the new hits.
         """
-        text, names = text_of(again), [one.source for one in draft.reports if one.source in self.sources]
-        asked = {name: bound_to(self.sources[name], again) for name in names}
+        text, names = text_of(rewritten), [one.source for one in draft.reports if one.source in self.sources]
+        asked = {name: bound_to(self.sources[name], rewritten) for name in names}
         gathered: Gathered = yield Ask(self.gatherer, asked, text)
         make = partial(self._draft, text, gathered, draft.rankings if merges else ())
         second: Draft = (yield Compute(make, self.notices.guard)) if self._may_be_late(gathered) else make()

@@ -79,9 +79,9 @@ class ListFuser:
             check_query(query, LONGEST_QUERY)
         notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
         found = [self._read(name, lists[name], noted) for name, noted in notes.items()]
-        rankings, parted = IdOverlapWarning().part(found, access.text)
+        rankings, replaced = IdOverlapWarning().replace_shared_ids(found, access.text)
         rankings, joined = join_by_text(rankings, access.text)
-        for name, lines in joined_notes(parted, joined).items():
+        for name, lines in joined_notes(replaced, joined).items():
             notes[name] += lines
         reports = with_notes([SourceReport.of(one) for one in rankings], notes)
         context = access.context(query or "")

@@ -119,13 +119,13 @@ class IdOverlapWarning:
     >>> IdOverlapWarning().see([Ranking("v", ["a"], [0.1]), Ranking("w", ["a"], [0.1])], str)
     """
 
-    __slots__ = ("_apart", "_parted")
+    __slots__ = ("_apart", "_warned")
 
     def __init__(self) -> None:
         self._apart: dict[tuple[str, str], int | None] = {}
-        self._parted: set[str] = set()
+        self._warned: set[str] = set()
 
-    def part(
+    def replace_shared_ids(
         self, rankings: Sequence[Ranking], text: Callable[[Any], str]
     ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
         """Replace ids that were read from metadata if another source uses the same id for a different text.
@@ -151,8 +151,8 @@ class IdOverlapWarning:
                     "made from their texts"
                 )
                 notes[ranking.source] = [said]
-                if ranking.source not in self._parted:
-                    self._parted.add(ranking.source)
+                if ranking.source not in self._warned:
+                    self._warned.add(ranking.source)
                     warn(f"source {ranking.source!r}: {said} ({next(iter(taken))!r}); give each passage its own id")
             out.append(ranking)
         return tuple(out), notes
@@ -227,11 +227,11 @@ class GroupKeyWarning:
 
 _MOST_STEPS = 256
 
-HASTY_HITS = 1_000
+HITS_IF_LATE = 1_000
 
-IN_HASTE = (
+FUSING_WAS_LATE = (
     "fusing the hits missed the deadline: the answer ignores priors, the words of the query, and the hits of each "
-    f"source after its best {HASTY_HITS:,}"
+    f"source after its best {HITS_IF_LATE:,}"
 )
 
 
@@ -259,7 +259,7 @@ class DeadlineGuard:
         if late is not self._late:
             self._late = late
             said = (
-                f"{IN_HASTE}. Raise timeout=, or lower fetch_k="
+                f"{FUSING_WAS_LATE}. Raise timeout=, or lower fetch_k="
                 if late
                 else ("fusing the hits meets the deadline again")
             )
@@ -287,7 +287,7 @@ class Notices:
     """All checks of a retriever that warn once, for example for each pair of sources, and not in every call."""
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
-    meetings: IdOverlapWarning = field(default_factory=IdOverlapWarning)
+    id_overlap: IdOverlapWarning = field(default_factory=IdOverlapWarning)
     shared_ids: SharedIdWarning = field(default_factory=SharedIdWarning)
     group_key: GroupKeyWarning = field(default_factory=GroupKeyWarning)
     guard: DeadlineGuard = field(default_factory=DeadlineGuard)

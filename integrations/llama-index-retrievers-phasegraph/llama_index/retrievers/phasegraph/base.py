@@ -31,7 +31,8 @@ from llama_index.retrievers.phasegraph.filters import (
     check_required_key,
     joined,
 )
-from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
+from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
+from llama_index.retrievers.phasegraph.retriever_sources import RetrieverSource
 from llama_index.retrievers.phasegraph.stages import LlamaIndexStages
 from phasegraph import FusionPipeline, GroupBy, Inspection, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (

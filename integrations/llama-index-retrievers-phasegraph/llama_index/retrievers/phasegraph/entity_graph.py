@@ -33,7 +33,8 @@ from llama_index.retrievers.phasegraph.filters import (
     check_required_key,
     joined,
 )
-from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
+from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
+from llama_index.retrievers.phasegraph.retriever_sources import RetrieverSource
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,

@@ -13,7 +13,8 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNo
 from llama_index.core.tools.types import ToolMetadata
 
 from llama_index.retrievers.phasegraph.conversion import text_model
-from llama_index.retrievers.phasegraph.retriever_sources import awaits, rewritten_query
+from llama_index.retrievers.phasegraph.query_bundles import rewritten_query
+from llama_index.retrievers.phasegraph.retriever_traits import awaits
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import ModelFunction, Passage, RewrittenQuery, StageAdapter, read_kept
 
