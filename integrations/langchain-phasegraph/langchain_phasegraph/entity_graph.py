@@ -138,7 +138,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
         source = self.graph
         if isinstance(source, EntityGraph):
-            embedder = None if self.embeddings is None else self.embeddings.embed_query
+            embedder = DOCUMENTS.model_of(self.embeddings)
             source = GraphSource(source, embedder=embedder, embed_clauses=self.embed_clauses)
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(source))

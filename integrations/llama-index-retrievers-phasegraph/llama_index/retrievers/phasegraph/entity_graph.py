@@ -16,7 +16,6 @@ from llama_index.core.vector_stores.types import MetadataFilters
 
 import phasegraph  # its subpackages graph and neo4j import scipy.sparse, so they are imported only at their first use
 from llama_index.retrievers.phasegraph.conversion import (
-    Embedder,
     Lookup,
     check_key,
     copy_of,
@@ -137,12 +136,10 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         for name in unknown:
             raise unexpected_argument(name, parameters_of(EntityGraphRetriever) - {"unknown"})
         super().__init__(callback_manager)
-        embedder, self._embed_model = Embedder.of(embed_model), embed_model
+        embedder, self._embed_model = NODES.model_of(embed_model), embed_model
         source = graph
         if isinstance(graph, EntityGraph):
-            source = GraphSource(
-                graph, embedder=None if embedder is None else embedder.query, embed_clauses=embed_clauses
-            )
+            source = GraphSource(graph, embedder=embedder, embed_clauses=embed_clauses)
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(graph))
         self.depends_on: tuple[str, ...] = tuple(getattr(source, "depends_on", ()))

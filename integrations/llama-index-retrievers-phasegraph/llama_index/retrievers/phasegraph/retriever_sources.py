@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.graph_stores.types import PropertyGraphStore
 from llama_index.core.indices.base import BaseIndex
@@ -38,6 +39,7 @@ from llama_index_instrumentation.span_handlers import NullSpanHandler
 
 from llama_index.retrievers.phasegraph.conversion import (
     Lookup,
+    QuestionModel,
     TripleNode,
     as_node,
     is_knowledge,
@@ -285,6 +287,9 @@ def _prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen)
     if isinstance(store, SimpleVectorStore):
         retriever = copy.copy(retriever)
         retriever._vector_store = InTurn(store, seen)
+    if isinstance(retriever, VectorIndexRetriever) and isinstance(retriever._embed_model, BaseEmbedding):
+        retriever = copy.copy(retriever)
+        cast("Any", retriever)._embed_model = QuestionModel(retriever._embed_model)
     if isinstance(retriever, VectorIndexRetriever) and not retriever._vector_store.stores_text:
         retriever = copy.copy(retriever)
         vars(retriever)[_INSERT] = _HeldNodes(retriever)
