@@ -316,7 +316,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         if seeds is not None:
             upstream = dict.fromkeys(self.depends_on, seeds)
         with embedding_instead(bundle):
-            ranking, held = self._search.search(bundle.query_str, limit, upstream, self._filter)
+            ranking, held = self._search.search(bundle.query_str, limit, upstream, self._filter, warns=asked is None)
         missing = sum(one not in held for one in ranking.ids)
         if asked is None:  # a fusion retriever may get the texts from other sources, and warns otherwise
             self._search.warn_of_missing(missing, len(ranking))
