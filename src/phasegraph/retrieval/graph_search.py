@@ -14,6 +14,7 @@ from phasegraph._support.validation import check_query
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import PhasegraphError, warn
 from phasegraph.ranking import SUMMARY_PREFIX, Ranking
+from phasegraph.retrieval.filter_types import warn_of_types
 from phasegraph.retrieval.filters import without_gone
 from phasegraph.retrieval.framework import Framework, HitFilter, HitLookup
 from phasegraph.sources.protocol import FilterRefusedError, MalformedAnswerError, Source, Upstream, as_ranking, is_fatal
@@ -119,7 +120,13 @@ class GraphSearch:
         source: Any = self.source
         part: Source
         if self.look_up.corpus is not None:
-            part = self.look_up.held.within(source, wanted.key, wanted.rows, wanted.names)
+            corpus = self.look_up.corpus
+
+            def rows(records: Sequence[Any]) -> Iterable[int]:
+                warn_of_types(corpus, wanted, records)
+                return wanted.rows(records)
+
+            part = self.look_up.held.within(source, wanted.key, rows, wanted.names)
         else:
             allowed = _passing(self.look_up(passage_ids(source)), wanted)
             part = source.within(allowed)

@@ -172,7 +172,8 @@ class Embedder:
         if bundle is None or bundle.query_str != query:
             found: list[float] = question_vector(self.model, (query,), partial(self.model.get_query_embedding, query))
             return found
-        return QuestionModel(self.model).get_agg_embedding_from_queries(bundle.embedding_strs)
+        combined: list[float] = QuestionModel(self.model).get_agg_embedding_from_queries(bundle.embedding_strs)
+        return combined
 
     @property
     def awaits(self) -> bool:
