@@ -42,7 +42,7 @@ from langchain_phasegraph.filters import (
     selects_rows,
     store_settings,
 )
-from langchain_phasegraph.scored_search import ascored_search, scored_search
+from langchain_phasegraph.search_by_vector import asearch_by_vector, search_by_vector
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     AnySource,
@@ -94,7 +94,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
             try:
                 for attempt in _deep_attempts(settings, kwargs):
                     with attempt as count:
-                        found = unpack(scored_search(store, query, _counted(settings, count)))
+                        found = unpack(search_by_vector(store, query, _counted(settings, count)))
             except NotImplementedError:
                 found = self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
         else:
@@ -111,7 +111,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
             try:
                 for attempt in _deep_attempts(settings, kwargs):
                     with attempt as count:
-                        found = unpack(await ascored_search(store, query, _counted(settings, count)))
+                        found = unpack(await asearch_by_vector(store, query, _counted(settings, count)))
             except NotImplementedError:
                 found = await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
         else:

@@ -10,7 +10,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
-from langchain_phasegraph.scored_search import scored_search
+from langchain_phasegraph.search_by_vector import search_by_vector
 from phasegraph.errors import PhasegraphWarning
 
 QUERY = "Where was the director of Vertigo born?"
@@ -99,7 +99,7 @@ def test_a_search_by_vector_returns_the_scores_of_the_search_by_text(kind, setti
     store = stores(kind, model)
     if kind == "memory" and "filter" in settings:
         settings = {**settings, "filter": lambda document: document.metadata["title"] == "Vertigo"}
-    assert scored_search(store, QUERY, settings) == store.similarity_search_with_score(QUERY, **settings)
+    assert search_by_vector(store, QUERY, settings) == store.similarity_search_with_score(QUERY, **settings)
 
 
 def test_a_class_of_the_user_is_searched_by_text(model):
@@ -107,7 +107,7 @@ def test_a_class_of_the_user_is_searched_by_text(model):
         def similarity_search_with_score(self, query, k=4, **options):
             return super().similarity_search_with_score(query, k, **options)[:1]
 
-    assert len(scored_search(Own.from_documents(documents(), model), QUERY, {"k": 3})) == 1
+    assert len(search_by_vector(Own.from_documents(documents(), model), QUERY, {"k": 3})) == 1
 
 
 @pytest.mark.parametrize("kind", ["documents", "memory"])

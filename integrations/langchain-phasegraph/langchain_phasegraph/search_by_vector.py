@@ -29,7 +29,7 @@ search by vector, and LanceDB ignores the filter in it, so these stores are sear
 """
 
 
-def scored_search(store: VectorStore, query: str, settings: Mapping[str, Any]) -> Any:
+def search_by_vector(store: VectorStore, query: str, settings: Mapping[str, Any]) -> Any:
     """Return the store's documents with scores; the sources of a call embed the query only once.
 
     A store that is not in the list above embeds the query itself. `settings` are the other arguments of the search.
@@ -40,8 +40,8 @@ def scored_search(store: VectorStore, query: str, settings: Mapping[str, Any]) -
     return search(question_vector(model, query, partial(model.embed_query, query)), **settings)
 
 
-async def ascored_search(store: VectorStore, query: str, settings: Mapping[str, Any]) -> Any:
-    """Run :func:`scored_search` asynchronously."""
+async def asearch_by_vector(store: VectorStore, query: str, settings: Mapping[str, Any]) -> Any:
+    """Run :func:`search_by_vector` asynchronously."""
     search, model = _by_vector(store, f"a{_BY_TEXT}", 1)
     if search is None:
         return await store.asimilarity_search_with_score(query, **settings)
