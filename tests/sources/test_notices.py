@@ -15,7 +15,8 @@ from phasegraph.ranking import Ranking
 from phasegraph.sources import BreakerSettings, Gatherer, SourceSettings
 
 OPEN = r"source 's' failed 2 times in a row \(last: OSError\) and is skipped; one search in 30 s tries it again"
-FAILED = ("WARNING", "source 's' failed (OSError); answers do not include it")
+LOGGED = "The logger 'phasegraph' shows the error at the level DEBUG"
+FAILED = ("WARNING", f"source 's' failed (OSError); answers do not include it. {LOGGED}")
 BACK = ("WARNING", "source 's' answers again")
 UNUSABLE = ("WARNING", "source 's' returns hits without a usable score and id, so answers do not include them. Check")
 GOOD, BAD, NONE = [("a", 1.0)], [("a", float("nan")), ("b", "high")], []

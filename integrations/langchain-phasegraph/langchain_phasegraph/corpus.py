@@ -26,6 +26,7 @@ from phasegraph.retrieval import (
     accepts_old_names,
     corpus_ids,
     in_thread,
+    question_vector,
     resolve_id,
     with_progress,
 )
@@ -154,7 +155,7 @@ class Documents(Framework):
         if model is None:
             return None
         self.check_model(model)
-        return EmbeddingModel(model, model.embed_query, partial(_embedded_again, model))
+        return EmbeddingModel(model, partial(_question_vector, model), partial(_embedded_again, model))
 
     def embeds_texts(self, model: Embeddings | None) -> Callable[[list[str]], Any] | None:
         """Return the model's function from a list of texts to vectors, or None if `model` is None."""
@@ -171,6 +172,11 @@ class Documents(Framework):
 
 
 DOCUMENTS = Documents()
+
+
+def _question_vector(embeddings: Embeddings, query: str) -> list[float]:
+    found: list[float] = question_vector(embeddings, query, partial(embeddings.embed_query, query))
+    return found
 
 
 def _embedded_again(embeddings: Embeddings, records: Sequence[phasegraph.graph.PassageRecord]) -> list[list[float]]:

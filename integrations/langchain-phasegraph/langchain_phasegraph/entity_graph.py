@@ -140,7 +140,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
         source = self.graph
         if isinstance(source, EntityGraph):
-            embedder = None if self.embeddings is None else self.embeddings.embed_query
+            embedder = DOCUMENTS.model_of(self.embeddings)
             source = GraphSource(source, embedder=embedder, embed_clauses=self.embed_clauses)
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(source))
@@ -284,7 +284,8 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
             every = joined(check_filter(self.filter), check_filter(narrower), filter_of(config))
         if self.required_filter_key is not None:
             check_required(self.required_filter_key, every)
-        ranking, held = self._search.search(query, wanted, seeds, None if every is None else DocumentFilter(every))
+        matching = None if every is None else DocumentFilter(every)
+        ranking, held = self._search.search(query, wanted, seeds, matching, warns=upstream is None)
         documents = [held.get(one) for one in ranking.ids]
         found = ScoredDocuments(
             NamedDocument(page_content="", id=one) if document is None else document

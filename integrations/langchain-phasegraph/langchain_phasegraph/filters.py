@@ -182,6 +182,27 @@ def names_of(wanted: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(found)
 
 
+def compared_by(wanted: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the values with which a filter compares each metadata key, except by ``$ne`` and ``$nin``.
+
+    >>> compared_by({"team": "red", "$or": [{"page": {"$in": [1, 2]}}, {"page": {"$gt": 3, "$ne": 9}}]})
+    {'team': ['red'], 'page': [1, 2, 3]}
+    """
+    found: dict[str, list[Any]] = {}
+    for key, value in wanted.items():
+        if key in ("$and", "$or"):
+            for part in map(compared_by, value):
+                for name, values in part.items():
+                    found.setdefault(name, []).extend(values)
+        elif isinstance(value, Mapping):
+            for operator, operand in value.items():
+                if operator not in ("$ne", "$nin"):
+                    found.setdefault(key, []).extend(operand if operator == "$in" else [operand])
+        elif key != _ALSO:
+            found.setdefault(key, []).append(value)
+    return found
+
+
 def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
     """Return True if a document matches a filter; a document without a key of the filter does not match."""
     metadata = document.metadata
@@ -218,6 +239,11 @@ class DocumentFilter:
     def names(self) -> frozenset[str]:
         """The metadata keys that the filter reads."""
         return names_of(self.wanted)
+
+    @property
+    def compared(self) -> dict[str, list[Any]]:
+        """The values with which the filter compares each metadata key."""
+        return compared_by(self.wanted)
 
     def rows(self, hits: Sequence[Any]) -> list[int]:
         """Return the positions of the documents that match the filter."""

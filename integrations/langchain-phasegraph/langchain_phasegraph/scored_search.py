@@ -22,6 +22,7 @@ from langchain_phasegraph.filters import (
     selects_rows,
     store_settings,
 )
+from langchain_phasegraph.search_by_vector import asearch_by_vector, search_by_vector
 from phasegraph import InvalidInputError
 from phasegraph.retrieval import Attempts, FilterRefusedError
 
@@ -115,7 +116,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         try:
             for attempt in search.attempts():
                 with attempt as count:
-                    found = unpack(search.store.similarity_search_with_score(query, **search.for_attempt(count)))
+                    found = unpack(search_by_vector(search.store, query, search.for_attempt(count)))
         except NotImplementedError:
             found = inner._get_relevant_documents(query, run_manager=run_manager, **search.arguments)
         return search.matching(found)
@@ -132,7 +133,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         try:
             for attempt in search.attempts():
                 with attempt as count:
-                    found = unpack(await search.store.asimilarity_search_with_score(query, **search.for_attempt(count)))
+                    found = unpack(await asearch_by_vector(search.store, query, search.for_attempt(count)))
         except NotImplementedError:
             found = await inner._aget_relevant_documents(query, run_manager=run_manager, **search.arguments)
         return search.matching(found)

@@ -5,6 +5,7 @@ call, it binds its sources to the query, and converts each :class:`SelectedHit` 
 """
 
 from phasegraph._support.progress import with_progress
+from phasegraph._support.question_vector import aquestion_vector, question_vector
 from phasegraph._support.recent import Recent
 from phasegraph._support.renamed import accepts_old_names, new_name, old_names, renamed_arguments
 from phasegraph._support.validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
@@ -129,6 +130,7 @@ __all__ = [
     "accepts_old_names",
     "adapted",
     "answer_items",
+    "aquestion_vector",
     "are_scored",
     "as_ranking",
     "as_specs",
@@ -168,6 +170,7 @@ __all__ = [
     "parameters_of",
     "plain_evidence",
     "plain_hit",
+    "question_vector",
     "read_kept",
     "renamed_arguments",
     "resolve_id",

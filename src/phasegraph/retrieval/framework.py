@@ -20,6 +20,10 @@ class HitFilter(Protocol):
     def names(self) -> Collection[str]:
         """The metadata keys that the filter reads."""
 
+    @property
+    def compared(self) -> Mapping[str, Sequence[Any]]:
+        """The values with which the filter compares each metadata key; conditions such as "not equal" are left out."""
+
     def rows(self, hits: Sequence[Any]) -> Collection[int]:
         """Return the positions, in `hits`, of the objects that match the filter; an object is a hit or a record."""
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 from weakref import ref
 
 from phasegraph._support.recent import Recent
-from phasegraph.errors import warn
+from phasegraph._support.shared import one_call
+from phasegraph._support.validation import check_query
+from phasegraph.embedding.identity import EmbeddingModel
+from phasegraph.errors import PhasegraphError, warn
 from phasegraph.ranking import SUMMARY_PREFIX, Ranking
+from phasegraph.retrieval.filter_types import warn_of_types
 from phasegraph.retrieval.filters import without_gone
 from phasegraph.retrieval.framework import Framework, HitFilter, HitLookup
-from phasegraph.sources.protocol import FilterRefusedError, MalformedAnswerError, Source, Upstream, as_ranking
+from phasegraph.sources.protocol import FilterRefusedError, MalformedAnswerError, Source, Upstream, as_ranking, is_fatal
 
 _SECONDS = 60.0
 """Time in seconds for which the ids of the hits that match a filter are cached."""
@@ -32,25 +36,36 @@ class GraphSearch:
     look_up: HitLookup
     framework: Framework
     _parts: Recent = field(init=False)
+    _is_without_model: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self._parts = Recent(None if self.look_up.kind == "mapping" else _SECONDS)
 
     def search(
-        self, query: str, limit: int | None, upstream: Upstream, wanted: HitFilter | None
+        self, query: str, limit: int | None, upstream: Upstream, wanted: HitFilter | None, *, warns: bool = False
     ) -> tuple[Ranking, dict[str, Any]]:
-        """Return the ranking and its hits by id; every hit matches the filter `wanted` at the time of the search."""
+        """Return the ranking and its hits by id; every hit matches the filter `wanted` at the time of the search.
+
+        If the model cannot embed the query, the walk uses only names and words, and the reason of the ranking says so.
+        With `warns`, also a warning says so; it is not repeated until the model answers again.
+        """
+        with one_call():  # the walk uses the vector that `_ranked` has computed
+            return self._search(query, limit, upstream, wanted, warns)
+
+    def _search(
+        self, query: str, limit: int | None, upstream: Upstream, wanted: HitFilter | None, warns: bool
+    ) -> tuple[Ranking, dict[str, Any]]:
         from phasegraph.graph import summaries_in
 
         if wanted is None:
-            ranking = _ranked(self.source, query, limit, upstream)
+            ranking = self._ranked(self.source, query, limit, upstream, warns)
             if SUMMARY_PREFIX not in " ".join(ranking.ids):
                 return ranking, self.look_up(ranking.ids) if ranking.ids else {}
             own = summaries_in(ranking)
             ids = [one for one in ranking.ids if one not in own]
             return ranking, (self.look_up(ids) if ids else {}) | self._of_summaries(own, {})
         for _ in range(2):
-            ranking = _ranked(self.within(wanted), query, limit, upstream)
+            ranking = self._ranked(self.within(wanted), query, limit, upstream, warns)
             own = summaries_in(ranking)
             ids = list(dict.fromkeys(chain((one for one in ranking.ids if one not in own), _under(own))))
             held = self.look_up(ids) if ids else {}
@@ -66,6 +81,26 @@ class GraphSearch:
             f"the graph returned {hits} that do not match the {filters}, twice in a row: repeat the query when the "
             "store is not being changed"
         )
+
+    def _ranked(self, source: Source, query: str, limit: int | None, upstream: Upstream, warns: bool) -> Ranking:
+        """Search the source, or the same walk without the model if the model cannot embed the query."""
+        walk, error = _walk_of(source), None
+        if walk is not None:
+            try:
+                walk.embedder(check_query(query))
+            except Exception as raised:
+                if is_fatal(raised) or isinstance(raised, PhasegraphError):
+                    raise
+                error = raised
+        if error is None:
+            self._is_without_model = False
+            return _ranking_of(source, query, limit, upstream)
+        said = f"the embedding of the question failed ({type(error).__name__}), so the walk used only names and words"
+        if warns and not self._is_without_model:
+            self._is_without_model = True
+            warn(said, cause=error, stacklevel=5)
+        ranking = _ranking_of(_without_model(source, walk), query, limit, upstream)
+        return replace(ranking, reason="; ".join(filter(None, (said, ranking.reason))))
 
     def within(self, wanted: HitFilter) -> Source:
         """Return the source restricted to the hits that match a filter; the restricted source is cached."""
@@ -85,7 +120,13 @@ class GraphSearch:
         source: Any = self.source
         part: Source
         if self.look_up.corpus is not None:
-            part = self.look_up.held.within(source, wanted.key, wanted.rows, wanted.names)
+            corpus = self.look_up.corpus
+
+            def rows(records: Sequence[Any]) -> Iterable[int]:
+                warn_of_types(corpus, wanted, records)
+                return wanted.rows(records)
+
+            part = self.look_up.held.within(source, wanted.key, rows, wanted.names)
         else:
             allowed = _passing(self.look_up(passage_ids(source)), wanted)
             part = source.within(allowed)
@@ -122,7 +163,25 @@ class GraphSearch:
             )
 
 
-def _ranked(source: Source, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+def _walk_of(source: Any) -> Any:
+    """Return the core's walk that a source runs; None if no model of a framework embeds the query for the walk."""
+    from phasegraph.graph import GraphSource
+    from phasegraph.graph.corpus.corpus import LiveSource
+
+    if isinstance(source, LiveSource) and source.name == "graph":
+        source.corpus.look()
+        source = source.corpus.in_state(source.corpus.seen, "graph")
+    walk = getattr(source, "inner", source)
+    return walk if type(walk) is GraphSource and isinstance(walk.embedder, EmbeddingModel) else None
+
+
+def _without_model(source: Any, walk: Any) -> Any:
+    """Return a source like `source` that walks without a model; `walk` is the walk that `source` runs."""
+    plain = replace(walk, embedder=None, embed_clauses=False)
+    return replace(source, inner=plain) if hasattr(source, "inner") else plain
+
+
+def _ranking_of(source: Source, query: str, limit: int | None, upstream: Upstream) -> Ranking:
     found = source.search(query, limit, upstream)
     return found if isinstance(found, Ranking) else as_ranking("graph", found)
 

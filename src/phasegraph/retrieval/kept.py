@@ -20,6 +20,7 @@ from phasegraph.retrieval.by_document import (
     free_ids,
     plan_sync,
 )
+from phasegraph.retrieval.filter_types import warn_of_types
 from phasegraph.retrieval.framework import Framework
 from phasegraph.sources.workers import in_thread
 
@@ -98,6 +99,7 @@ class KeptPassages:
         records = described(corpus.index)
         wanted = self._framework.filter_of(where)
         corpus.say_missing(wanted.names, records)
+        warn_of_types(corpus, wanted, records)
         return [records[row].id for row in wanted.rows(records)]
 
     def sync(

@@ -65,6 +65,11 @@ class PlainFilter:
         """The metadata keys that the filter reads."""
         return list(self.only)
 
+    @property
+    def compared(self) -> dict[str, Sequence[Any]]:
+        """The values with which the filter compares each metadata key."""
+        return {key: wanted if isinstance(wanted, list) else [wanted] for key, wanted in self.only.items()}
+
     def rows(self, hits: Sequence[Any]) -> list[int]:
         """Return the positions of the hits whose metadata match the filter."""
         return [row for row, one in enumerate(hits) if lets_through(self.only, one.metadata)]

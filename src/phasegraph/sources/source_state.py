@@ -13,6 +13,7 @@ from phasegraph.sources.breaker import Breaker, BreakerState
 from phasegraph.sources.settings import SourceSettings
 
 _FAILED = ("error", "timeout")
+_LOGGED = ". The logger 'phasegraph' shows the error at the level DEBUG"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,9 @@ class SourceState:
                 return
             before, self._condition = self._condition, self._condition_after(status)
             if self._condition != before:
-                self.notices.append((self._condition, self._describe(self._condition, reason), error))
+                said = self._describe(self._condition, reason)
+                logged = status == "error" and self._condition == "failing"
+                self.notices.append((self._condition, said + (_LOGGED if logged else ""), error))
 
     def _condition_after(self, status: Status) -> Condition:
         if self._breaker is not None and self._breaker.state != "closed":

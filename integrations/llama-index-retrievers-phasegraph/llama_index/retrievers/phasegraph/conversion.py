@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +50,14 @@ from phasegraph.retrieval import (
     Payloads,
     SelectedHit,
     answer_items,
+    aquestion_vector,
     are_scored,
     corpus_ids,
     evidence_blocks,
     head_and_score,
     is_taken,
     plain_hit,
+    question_vector,
     resolve_id,
     warn_without_text,
 )
@@ -167,8 +170,10 @@ class Embedder:
         """Embed a query; inside :func:`embedding_instead`, combine the embeddings of the bundle's texts."""
         bundle = _INSTEAD.get()
         if bundle is None or bundle.query_str != query:
-            return self.model.get_query_embedding(query)
-        return self.model.get_agg_embedding_from_queries(bundle.embedding_strs)
+            found: list[float] = question_vector(self.model, (query,), partial(self.model.get_query_embedding, query))
+            return found
+        combined: list[float] = QuestionModel(self.model).get_agg_embedding_from_queries(bundle.embedding_strs)
+        return combined
 
     @property
     def awaits(self) -> bool:
@@ -177,6 +182,40 @@ class Embedder:
             not getattr(type(self.model), name).__qualname__.startswith("BaseEmbedding.")
             for name in ("_aget_text_embedding", "_aget_text_embeddings", "aget_text_embedding_batch")
         )
+
+
+class QuestionModel:
+    """A wrapper around an embedding model for one search; the sources of a call embed the same question only once."""
+
+    def __init__(self, model: BaseEmbedding) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def get_agg_embedding_from_queries(self, queries: list[str], agg_fn: Callable[..., Any] | None = None) -> Any:
+        """Return the combined vector of the texts in `queries`, usually of the question alone."""
+        method = self._model.get_agg_embedding_from_queries
+        if agg_fn is not None:
+            return method(queries, agg_fn)
+        return question_vector(
+            self._model, self._key(queries, "get_agg_embedding_from_queries"), partial(method, queries)
+        )
+
+    async def aget_agg_embedding_from_queries(
+        self, queries: list[str], agg_fn: Callable[..., Any] | None = None
+    ) -> Any:
+        """Run :meth:`get_agg_embedding_from_queries` asynchronously."""
+        method = self._model.aget_agg_embedding_from_queries
+        if agg_fn is not None:
+            return await method(queries, agg_fn)
+        key = self._key(queries, "aget_agg_embedding_from_queries")
+        return await aquestion_vector(self._model, key, partial(method, queries))
+
+    def _key(self, queries: Sequence[str], method: str) -> tuple[object, ...]:
+        """Return the texts, and also the class if it combines vectors by its own `method`."""
+        own = not getattr(type(self._model), method).__qualname__.startswith("BaseEmbedding.")
+        return (*queries, type(self._model)) if own else tuple(queries)
 
 
 def access_of(retrievers: Iterable[object] = ()) -> HitAccess:

@@ -16,7 +16,6 @@ from llama_index.core.vector_stores.types import MetadataFilters
 
 import phasegraph  # its subpackages graph and neo4j import scipy.sparse, so they are imported only at their first use
 from llama_index.retrievers.phasegraph.conversion import (
-    Embedder,
     Lookup,
     check_key,
     copy_of,
@@ -138,12 +137,10 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         for name in unknown:
             raise unexpected_argument(name, parameters_of(EntityGraphRetriever) - {"unknown"})
         super().__init__(callback_manager)
-        embedder, self._embed_model = Embedder.of(embed_model), embed_model
+        embedder, self._embed_model = NODES.model_of(embed_model), embed_model
         source = graph
         if isinstance(graph, EntityGraph):
-            source = GraphSource(
-                graph, embedder=None if embedder is None else embedder.query, embed_clauses=embed_clauses
-            )
+            source = GraphSource(graph, embedder=embedder, embed_clauses=embed_clauses)
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(graph))
         self.depends_on: tuple[str, ...] = tuple(getattr(source, "depends_on", ()))
@@ -320,7 +317,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         if seeds is not None:
             upstream = dict.fromkeys(self.depends_on, seeds)
         with embedding_instead(bundle):
-            ranking, held = self._search.search(bundle.query_str, limit, upstream, self._filter)
+            ranking, held = self._search.search(bundle.query_str, limit, upstream, self._filter, warns=asked is None)
         missing = sum(one not in held for one in ranking.ids)
         if asked is None:  # a fusion retriever may get the texts from other sources, and warns otherwise
             self._search.warn_of_missing(missing, len(ranking))

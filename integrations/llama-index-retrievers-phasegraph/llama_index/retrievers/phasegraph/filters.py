@@ -7,7 +7,7 @@ import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -86,6 +86,7 @@ def check_required(key: str, given: MetadataFilters | None) -> None:
 
 
 _NAMES_VALUES = (FilterOperator.EQ, FilterOperator.IN)
+_COMPARES = (*_NAMES_VALUES, FilterOperator.GT, FilterOperator.GTE, FilterOperator.LT, FilterOperator.LTE)
 
 
 def filters_of(where: object) -> MetadataFilters:
@@ -146,6 +147,16 @@ class NodeFilter:
     def names(self) -> frozenset[str]:
         """The metadata keys that the filters read."""
         return names_of(self.filters)
+
+    @property
+    def compared(self) -> dict[str, list[Any]]:
+        """The values with which the filters compare each metadata key as a whole."""
+        found: dict[str, list[Any]] = {}
+        for one in self.filters.filters if self.filters.condition != FilterCondition.NOT else ():
+            if isinstance(one, MetadataFilter) and one.operator in _COMPARES:
+                several = one.operator == FilterOperator.IN and isinstance(one.value, list)
+                found.setdefault(one.key, []).extend(cast("list[Any]", one.value) if several else [one.value])
+        return found
 
     def rows(self, hits: Sequence[Any]) -> list[int]:
         """Return the positions of the nodes that match the filters."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 
-from llama_index.retrievers.phasegraph.conversion import is_knowledge, with_own_chunks
+from llama_index.retrievers.phasegraph.conversion import QuestionModel, is_knowledge, with_own_chunks
 from llama_index.retrievers.phasegraph.in_memory_store import OneSearchAtATime, StoreCache
 from llama_index.retrievers.phasegraph.method_replacements import keep_repeated_hits, skip_deleted_nodes
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
@@ -41,6 +42,9 @@ def _copied(retriever: Any, limit: int | None, upstream: Upstream, cache: StoreC
     if isinstance(store, SimpleVectorStore):
         retriever = copy.copy(retriever)
         retriever._vector_store = OneSearchAtATime(store, cache)
+    if isinstance(retriever, VectorIndexRetriever) and isinstance(retriever._embed_model, BaseEmbedding):
+        retriever = copy.copy(retriever)
+        cast("Any", retriever)._embed_model = QuestionModel(retriever._embed_model)
     if isinstance(retriever, VectorIndexRetriever) and not retriever._vector_store.stores_text:
         retriever = copy.copy(retriever)
         skip_deleted_nodes(retriever)

@@ -1,0 +1,131 @@
+"""The model embeds a question once in each call; if the model fails, only the vector search is lost."""
+
+import asyncio
+import re
+import zlib
+from typing import Any
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.embeddings import BaseEmbedding
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
+from phasegraph.errors import PhasegraphWarning
+
+QUERY = "Where was the director of Vertigo born?"
+TEXTS = {
+    "Vertigo": "Vertigo is a film by Alfred Hitchcock.",
+    "Alfred Hitchcock": "Alfred Hitchcock was born in Leytonstone.",
+    "Leytonstone": "Leytonstone is a part of London.",
+    "Oslo": "Oslo is a city in Norway.",
+}
+NOTE = "the embedding of the question failed (OSError), so the walk used only names and words"
+
+
+class Model(BaseEmbedding):
+    """A model of words that counts the questions that it embeds."""
+
+    asked: list[Any] = Field(default_factory=list)
+    fails: bool = False
+
+    def _get_text_embedding(self, text):
+        counts = [0.1] * 64
+        for word in re.findall(r"\w+", text.lower()):
+            counts[zlib.crc32(word.encode()) % 64] += 1.0
+        return counts
+
+    def _get_query_embedding(self, query):
+        self.asked.append(query)
+        if self.fails:
+            raise OSError("401 invalid api key")
+        return self._get_text_embedding(query)
+
+    async def _aget_query_embedding(self, query):
+        return self._get_query_embedding(query)
+
+
+@pytest.fixture
+def model():
+    return Model()
+
+
+def nodes():
+    return [TextNode(id_=title, text=text, metadata={"year": 1958, "tags": ["a"]}) for title, text in TEXTS.items()]
+
+
+def made(kind, model, tmp_path):
+    if kind == "nodes":
+        return CalibratedFusionRetriever.from_nodes(nodes(), model)
+    if kind == "folder":
+        CalibratedFusionRetriever.from_nodes(nodes(), model, path=tmp_path / "folder")
+        return CalibratedFusionRetriever.load(tmp_path / "folder", model)
+    index = VectorStoreIndex(nodes(), embed_model=model)
+    if kind == "index":
+        return CalibratedFusionRetriever.from_index(index)
+    graph = EntityGraphRetriever.from_nodes(nodes(), embed_model=model)
+    return CalibratedFusionRetriever(vector=index, graph=graph)
+
+
+@pytest.mark.parametrize("kind", ["nodes", "folder", "index", "parts"])
+def test_a_question_costs_one_call_of_the_model(kind, model, tmp_path):
+    retriever = made(kind, model, tmp_path)
+    model.asked.clear()
+    found = [
+        [one.node.node_id for one in answer]
+        for answer in (retriever.retrieve(QUERY), asyncio.run(retriever.aretrieve(QUERY)))
+    ]
+    assert found[0] == found[1]
+    assert "Alfred Hitchcock" in found[0]
+    assert model.asked == [QUERY] * 2
+
+
+@pytest.mark.parametrize("kind", ["nodes", "index"])
+def test_a_failing_model_costs_the_vector_search_and_not_the_walk(kind, model, tmp_path):
+    retriever = made(kind, model, tmp_path)
+    whole = retriever.explain(QUERY)
+    model.fails = True
+    with pytest.warns(PhasegraphWarning, match=r"source 'vector' failed \(OSError\)") as said:
+        result = retriever.explain(QUERY)
+    assert len(said) == 1
+    reports = {one.source: one for one in result.reports}
+    assert (reports["vector"].status, reports["graph"].status, reports["graph"].reason) == ("error", "ok", NOTE)
+    assert "Alfred Hitchcock" in result.ids
+    model.fails = False
+    model.asked.clear()
+    with pytest.warns(PhasegraphWarning, match="answers again"):
+        again = retriever.explain(QUERY)
+    assert (again.ids, again.scores.tolist()) == (whole.ids, whole.scores.tolist())
+    assert model.asked == [QUERY]
+
+
+def test_a_walk_alone_warns_until_the_model_answers_again(model):
+    retriever = EntityGraphRetriever.from_nodes(nodes(), embed_model=model)
+    for _ in range(2):
+        model.fails = True
+        with pytest.warns(PhasegraphWarning) as said:
+            assert [bool(retriever.retrieve(QUERY)) for _ in range(3)] == [True] * 3
+        assert [str(one.message) for one in said] == [NOTE]
+        model.fails = False
+        assert retriever.retrieve(QUERY)
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (MetadataFilter(key="year", value="1958"), "a text under the filter key 'year' (the values are numbers)"),
+        (
+            MetadataFilter(key="year", value=["1958"], operator=FilterOperator.IN),
+            "a text under the filter key 'year' (the values are numbers)",
+        ),
+        (MetadataFilter(key="tags", value="a"), "a text under the filter key 'tags' (the values are lists)"),
+    ],
+)
+def test_a_filter_value_of_another_type_is_said_once(one, said, model):
+    retriever = CalibratedFusionRetriever.from_nodes(nodes(), model)
+    with pytest.warns(PhasegraphWarning, match=re.escape(f"no passage has {said}")) as heard:
+        narrow = retriever.within(MetadataFilters(filters=[one]))
+    assert [len(narrow.retrieve(QUERY)) for _ in range(2)] == [0, 0]
+    assert len(heard) == 1
