@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from phasegraph._support.text import counted
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.reading.archives import LARGEST, SUFFIXES, TOO_LARGE, Member, is_archive, members_of
@@ -85,8 +86,7 @@ class FilesRead:
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.files.items())
-        count = sum(self.files.values())
-        return f"{count} {'file' if count == 1 else 'files'} ({kinds}), {len(self.passages)} passages"
+        return f"{counted(sum(self.files.values()), 'file')} ({kinds}), {counted(len(self.passages), 'passage')}"
 
     def notes(self) -> list[str]:
         """Return a line for each reason why files were skipped, with the names of some of these files."""
@@ -94,8 +94,7 @@ class FilesRead:
         for name, reason in self.skipped.items():
             by_reason.setdefault(reason, []).append(name)
         return [
-            f"skipped {len(names)} {'file' if len(names) == 1 else 'files'}: {reason} ({_some(names)})"
-            for reason, names in by_reason.items()
+            f"skipped {counted(len(names), 'file')}: {reason} ({_some(names)})" for reason, names in by_reason.items()
         ]
 
 
