@@ -9,7 +9,7 @@ import typer
 
 from phasegraph._support.serialization import MANIFEST
 from phasegraph._support.text import counted, legible
-from phasegraph.apps.cli.output import SyncedFolder, JsonTo, check_outputs, write_json
+from phasegraph.apps.cli.output import JsonTo, SyncedFolder, check_outputs, write_json
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.corpus.folder import STATE
 from phasegraph.retrieval.passage_folder import PassageFolder

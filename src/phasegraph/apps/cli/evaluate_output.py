@@ -125,7 +125,8 @@ def shown(measure: Measure, value: float) -> str:
 
 def title_of(table: Table) -> str:
     """Return the title of a table: data set, number of queries, length of the rankings, baseline."""
-    return f"{table.dataset}: {counted(len(table.queries), 'query', 'queries')}, lists of {table.limit}, against {table.baseline}"
+    queries = counted(len(table.queries), "query", "queries")
+    return f"{table.dataset}: {queries}, lists of {table.limit}, against {table.baseline}"
 
 
 def against_simple(
@@ -181,8 +182,8 @@ def protocol_part(
     columns = ["system", goal, "difference [95 %]", "p", "p (Holm)", "p of collections", f"on {parts[1]}", "reliable"]
     rows = [_verdict_row(name, one, tested[name].means[measure]) for name, one in found.items()]
     title = (
-        f"{protocol.name}: {goal} on {parts[0]} ({counted(len(tested.queries), 'query', 'queries')}) against {tested.baseline}, "
-        f"signs from {parts[1]} ({len(signs.queries)})"
+        f"{protocol.name}: {goal} on {parts[0]} ({counted(len(tested.queries), 'query', 'queries')}) "
+        f"against {tested.baseline}, signs from {parts[1]} ({len(signs.queries)})"
     )
     rule = (
         f"reliable: paired bootstrap, Holm over the {len(found)} systems rejects at {protocol.level:g}, and the "

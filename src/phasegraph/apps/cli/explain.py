@@ -73,8 +73,8 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
     to.print(query.text, style="bold")
     for report in result.reports:
         why = f" ({report.reason})" if report.reason else ""
-        line = f"  {report.source}: {report.status}{why}, {counted(report.hits, 'hit')}, calibration {report.calibration or '–'}"
-        to.print(line)
+        hits = counted(report.hits, "hit")
+        to.print(f"  {report.source}: {report.status}{why}, {hits}, calibration {report.calibration or '–'}")
     for (first, second), share in result.agreement.items():
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
     to.print(f"  confidence {result.confidence_evidence}")

@@ -99,7 +99,8 @@ def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
     new = [place for place, passage in enumerate(given.passages) if passage.id not in steady]
     gone = [name for name in there if name not in steady]
     again = sum(given.passages[place].id in there for place in new)
-    said = f"{counted(len(new) - again, 'passage')} new, {len(gone) - again} gone, {again} changed, {len(steady)} unchanged"
+    added = counted(len(new) - again, "passage")
+    said = f"{added} new, {len(gone) - again} gone, {again} changed, {len(steady)} unchanged"
     if not steady:
         return built(given, old), said
     embedded = None if given.synonyms is None else given.synonyms.vectors

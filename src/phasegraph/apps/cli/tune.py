@@ -98,7 +98,8 @@ def tune(
 
 
 def _said(found: ConfidenceTuning) -> str:
-    line = f"confidence: AUC {percent(found.auc)} on {counted(found.queries, 'query', 'queries')} with and without their passages"
+    queries = counted(found.queries, "query", "queries")
+    line = f"confidence: AUC {percent(found.auc)} on {queries} with and without their passages"
     if found.ece is None or found.brier is None:
         return f"{line}; no probability, because too few queries are judged"
     return f"{line}; as a probability: ECE {found.ece:.3f}, Brier {found.brier:.3f}"
