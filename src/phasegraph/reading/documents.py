@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from phasegraph.errors import InvalidInputError
@@ -21,7 +21,7 @@ class Section:
 
     heading: str
     text: str
-    lines: bool = False
+    lines: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from phasegraph.apps.cli.evaluate_output import (
     show_sheet,
 )
 from phasegraph.apps.cli.evaluate_report import write_pictures
+from phasegraph.apps.cli.naming import say_old_name
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
     Embedder,
@@ -48,7 +49,6 @@ from phasegraph.apps.cli.output import (
     names_in,
     open_dataset,
     progress,
-    say_old_name,
     show_table,
     write_json,
 )

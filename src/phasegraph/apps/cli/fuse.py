@@ -10,7 +10,8 @@ import typer
 
 from phasegraph._support.renamed import new_system
 from phasegraph._support.text import counted
-from phasegraph.apps.cli.output import PipelineFile, check_named, check_outputs, console, names_in, say_old_name
+from phasegraph.apps.cli.naming import say_old_name
+from phasegraph.apps.cli.output import PipelineFile, check_named, check_outputs, console, names_in
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
 from phasegraph.fusion.decide import with_prior

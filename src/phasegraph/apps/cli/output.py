@@ -9,7 +9,6 @@ import shlex
 import sys
 import webbrowser
 from collections.abc import Callable, Collection, Iterable, Sequence
-from difflib import get_close_matches
 from functools import reduce
 from importlib import import_module
 from itertools import accumulate
@@ -25,6 +24,7 @@ from rich.text import Text
 from phasegraph._support.progress import with_progress
 from phasegraph._support.serialization import MANIFEST, bundle_kind
 from phasegraph._support.text import legible, legible_json
+from phasegraph.apps.cli.naming import did_you_mean
 from phasegraph.embedding import EMBEDDERS, named_embedder
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, load_dataset
@@ -157,24 +157,9 @@ def only_with(given: Sequence[str], option: str) -> dict[str, Any]:
     return wanted
 
 
-def say_old_name(text: str) -> None:
-    """Print the warning about an old name to standard error."""
-    typer.echo(f"phasegraph: {text}", err=True)
-
-
 def names_in(text: str) -> list[str]:
     """Return the distinct names of a comma-separated list, in order."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest the known names that are similar to a misspelled name; return "" if none is similar.
-
-    >>> did_you_mean("vectr", ["vector", "graph"])
-    "; did you mean 'vector'?"
-    """
-    like = get_close_matches(name, list(known), n=2)
-    return f"; did you mean {' or '.join(map(repr, like))}?" if like else ""
 
 
 def check_named(option: str, name: str, known: Collection[str]) -> None:
