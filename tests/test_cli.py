@@ -361,7 +361,7 @@ def test_fuse_takes_runs_and_gives_a_run(tmp_path, capsys):
     runs = [str(tmp_path / "vector.run"), str(tmp_path / "graph.run")]
     assert main(["fuse", *runs, "--out", str(out), "--rule", "rrf"]) == 0
     assert read_run(out).found() == {"q1": ("b", "a", "c"), "q2": ("a",)}
-    assert "1 queries are not in every run (missing: vector 0, graph 1)" in capsys.readouterr().out
+    assert "1 query not in every run (missing: vector 0, graph 1)" in capsys.readouterr().out
     FusionPipeline.reciprocal_rank().save(tmp_path / "p.json")
     again = tmp_path / "again.run"
     assert main(["fuse", *runs, "--out", str(again), "--pipeline", str(tmp_path / "p.json")]) == 0

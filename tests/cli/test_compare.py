@@ -103,7 +103,7 @@ def test_questions_of_the_user_are_compared_with_vectors_too(files, tmp_path, ca
     command = ["try", str(files), "asked.jsonl", "--compare", "my_own_rag:retriever", "--embedder", "my_own_rag:embed"]
     assert main(command) == 0
     said = capsys.readouterr().out
-    assert "asking the 40 questions of asked.jsonl" in said
+    assert "asking 40 questions of asked.jsonl" in said
     for way in ("vectors", "bm25", "ensemble", "phasegraph"):
         assert f"│ {way} " in said
     assert "known-item" not in said

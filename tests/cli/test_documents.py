@@ -30,7 +30,7 @@ def test_documents_that_say_nearly_the_same_are_listed(folder: str, capsys: pyte
     (pair,) = json.loads(capsys.readouterr().out)
     assert (pair["first"], pair["second"]) == ("a.md", "b.md")
     assert main(["documents", folder, "--near-duplicates", "0.7"]) == 0
-    assert "1 pairs share at least 0.7" in capsys.readouterr().out
+    assert "1 pair with at least 0.7" in capsys.readouterr().out
     assert main(["documents", folder, "--near-duplicates", "3"]) == 2
     assert "--near-duplicates" in capsys.readouterr().err
 
@@ -44,3 +44,28 @@ def test_a_search_shows_each_document_once(folder: str, capsys: pytest.CaptureFi
     assert sorted(found[2]) == ["a.md", "b.md", "c.md"]
     assert main(["search", folder, "Who met Bo?", "--group-by", "sorce"]) == 0  # codespell:ignore sorce
     assert "none of 4 candidates has the metadata key" in capsys.readouterr().out
+
+
+def test_commands_on_a_plain_index_say_what_they_need(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.md").write_text(TEXT, encoding="utf-8")
+    index = str(tmp_path / "index")
+    assert main(["index", str(tmp_path / "files"), "--out", index]) == 0
+    capsys.readouterr()
+    for given in (["documents", index], ["delete", index, "--where", "source=a.md"]):
+        assert main(given) == 1
+        said = capsys.readouterr().err
+        assert "is an index without a table of its documents" in said
+        assert "phasegraph index --sync" in said
+    for given in (["evaluate", index], ["explain", index, "q1"], ["tune", index, "--out", str(tmp_path / "t.json")]):
+        assert main(given) == 1
+        said = capsys.readouterr().err
+        assert "is an index, but the command needs a data set" in said
+        assert "--graph FOLDER" in said
+        assert "phasegraph search or phasegraph inspect" in said
+
+
+@pytest.mark.parametrize("command", ["documents", "delete", "reembed"])
+def test_the_help_names_the_folders_with_documents(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert "written by index --sync" in " ".join(capsys.readouterr().out.replace("│", " ").split())

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
 from tiny import write_dataset
+from typer.main import get_command
 
 from phasegraph.apps.cli import main
+from phasegraph.apps.cli.app import COMMANDS, app
 from phasegraph.apps.cli.output import show_table
 
 
@@ -81,3 +85,19 @@ def test_a_narrow_terminal_shows_the_columns_that_fit(width, hidden) -> None:
     if width == 60:
         assert note == ["not shown in 60 characters: third column"]
         assert "b" * 20 in out.getvalue()
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], [], ["serch"], ["--serch"]])  # codespell:ignore serch
+def test_help_and_mistyped_commands_do_not_import_numpy_scipy_or_the_graph(arguments) -> None:
+    program = (
+        "import sys; from phasegraph.apps.cli import main; main(sys.argv[1:]); "
+        "print('imported:', [name for name in ('numpy', 'scipy', 'phasegraph.graph') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("imported: []\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_has_the_first_paragraph_of_each_help(name) -> None:
+    whole = get_command(app).get_command(None, name).help
+    assert COMMANDS[name] == " ".join(whole.partition("\n\n")[0].split())

@@ -74,7 +74,7 @@ def test_a_retriever_of_either_framework_is_measured_on_a_file(folder, tmp_path,
     assert state["errors"] == {name: {} for name in names}
     assert state["unknown_ids"] == dict.fromkeys(names)
     assert "LastHop@5" not in state["systems"]["my_rag:made"]
-    assert "judged: 1 questions, 95 % intervals in brackets" in captured.err
+    assert "judged: 1 question, 95 % intervals in brackets" in captured.err
     assert "100.0 [100, 100] (1.000)" in captured.err
 
 

@@ -85,7 +85,7 @@ def test_a_folder_follows_the_files(files: Path, capsys: Any) -> None:
     (files / "new.md").write_text("# New\n\nDi wrote to Ed.")
     (files / "a.md").write_text("# Ada\n\nAda Lovelace met Bo in London.")
     assert sync(files) == {"deep/c.jsonl": 1, "a.md": 1, "new.md": 1}
-    assert "1 documents added, 1 changed, 1 deleted, 1 as they were" in capsys.readouterr().out
+    assert "1 document added, 1 changed, 1 deleted, 1 as they were" in capsys.readouterr().out
     sync(files)
     assert "0 documents added, 0 changed, 0 deleted, 3 as they were" in capsys.readouterr().out
     assert before[2] in PassageFolder.open("out").ids()
@@ -285,12 +285,12 @@ def test_documents_are_listed_and_deleted(files: Path, capsys: Any) -> None:
     assert main(["documents", "out"]) == 0
     assert "3 passages of 3 documents" in capsys.readouterr().out
     assert main(["delete", "out", "--where", 'source=["a.md", "b.txt"]', "--where", "title=Ada"]) == 0
-    assert "1 passages deleted, 2 left" in capsys.readouterr().out
+    assert "1 passage deleted, 2 left" in capsys.readouterr().out
     assert main(["delete", "out", "--where", "team=red"]) == 0
     assert main(["delete", "out", "--where", "source=zz"]) == 0
     assert "0 passages have this metadata" in capsys.readouterr().out
     assert main(["documents", "out"]) == 0
-    assert "1 passages of 1 documents" in capsys.readouterr().out
+    assert "1 passage of 1 document\n" in capsys.readouterr().out
     for given, message in [
         (["delete", "out", "--where", "b.txt"], "--where must be KEY=VALUE"),
         (["documents", "notes"], "neither a retriever nor phasegraph index --sync wrote this folder"),

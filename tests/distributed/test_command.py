@@ -124,7 +124,7 @@ def test_triples_and_synonyms_of_shards_are_those_of_the_plain_command(
     assert said[0].split(" in ")[0] == said[1].split(" in ")[0]
     for one in said:
         assert " synonyms in " in one
-        assert "malformed triples of" in one
+        assert "malformed triple" in one
 
 
 def test_questions_are_answered_to_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,4 +149,4 @@ def test_the_table_says_how_many_queries_no_passage_answers(cut, capsys):
     assert main(["evaluate", str(cut), "--systems", "vector", "--measures", "nDCG@10"]) == 0
     printed = capsys.readouterr().out
     assert "tiny: 3 queries" in printed
-    assert "left out: 1 queries whose spans no passage covers: q1" in printed
+    assert "left out: 1 query whose spans no passage covers: q1" in printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,10 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from phasegraph import InvalidInputError, MissingDependencyError
-from phasegraph.reading import read_files
+from phasegraph.reading import KINDS, read_files
 from phasegraph.reading.chunks import SIZE, passages_of
 from phasegraph.reading.documents import Document, Section
+from phasegraph.reading.kinds import SUFFIXES
 
 
 def pdf(*pages: str, password: str = "", title: str = "") -> bytes:
@@ -144,3 +146,33 @@ def test_a_long_section_repeats_its_heading() -> None:
     passages = passages_of(Document("d", "D", (Section("Head", "Ada met Bo. " * 200),)))
     assert len(passages) > 2
     assert all(one.text.startswith("Head\nAda met Bo.") for one in passages)
+
+
+def test_code_keeps_its_lines_and_indentation(tmp_path) -> None:
+    text = "\n    def first():\r\n        return 1\r\n\r\n\ndef second():\n\treturn 2\n"
+    (passage,) = read(tmp_path, "my_tools.py", text)
+    assert (passage.id, passage.title) == ("my_tools.py#1", "my_tools.py")
+    assert passage.text == "    def first():\n        return 1\n\ndef second():\n\treturn 2"
+
+
+def test_long_code_is_cut_between_lines(tmp_path) -> None:
+    lines = [f"    total += value[{row}]  # the. next? row!" for row in range(100)] + ["x" * (SIZE + 5)]
+    found = read(tmp_path, "a.py", "\n".join(lines))
+    assert all(len(one.text) <= SIZE for one in found)
+    kept = [line for one in found for line in one.text.split("\n") if line]
+    assert kept == [*lines[:-1], "x" * SIZE, "x" * 5]
+
+
+def test_minified_code_is_refused_and_json_has_no_reader(tmp_path) -> None:
+    with pytest.raises(InvalidInputError, match="more than 5,000 characters, so the file is probably minified"):
+        read(tmp_path, "a.min.js", "x" * 5001)
+    with pytest.raises(InvalidInputError, match="no reader for this kind of file"):
+        read(tmp_path, "a.json", "{}")
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [(kind, end) for kind, ends in SUFFIXES.items() for end in ends])
+def test_the_guide_lists_every_suffix_of_a_kind(kind, suffix) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "try.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| {kind} |")]
+    assert f"`{suffix}`" in row
+    assert KINDS[kind][0] == SUFFIXES[kind]

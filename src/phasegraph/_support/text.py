@@ -33,6 +33,15 @@ def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun; the plural is the noun with an "s", unless `plural` is given.
+
+    >>> counted(1, "passage"), counted(2, "passage"), counted(0, "query", "queries")
+    ('1 passage', '2 passages', '0 queries')
+    """
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
 def _pairs(text: str) -> tuple[list[int], list[int]]:
     """Return two lists: the Unicode combining classes of every 30th character, and of the characters 30 places later.
 

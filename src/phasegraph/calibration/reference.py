@@ -233,8 +233,8 @@ def fit_reference_ecdf(
     knots, counts = np.unique(pooled, return_counts=True)
     if len(knots) < 2:
         raise InsufficientDataError(
-            f"a reference sample needs at least two distinct scores; all {len(pooled)} are {knots[0]!r}: check that "
-            "the source returns its own scores"
+            f"a reference sample needs at least two distinct scores; all {len(pooled)} are {float(knots[0])!r}: check "
+            "that the source returns its own scores"
         )
     levels = (np.cumsum(counts) - counts / 2.0) / len(pooled)
     if len(knots) > _KNOTS:

@@ -1,4 +1,4 @@
-"""Read a user's files as passages: text, Markdown, HTML, CSV, JSONL and PDF files, also in folders and archives."""
+"""Read a user's files as passages: single files, folders and archives; ``kinds.py`` lists the kinds of files."""
 
 from __future__ import annotations
 

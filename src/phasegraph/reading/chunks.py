@@ -18,8 +18,8 @@ def passages_of(document: Document) -> list[Passage]:
     r"""Cut a document into passages of at most 800 characters.
 
     Short sections share a passage. A long section is cut between paragraphs if possible, else between sentences or
-    words; each piece repeats the heading. The id of a passage consists of the document's name and the passage's number.
-    The field ``source`` of a passage is the document's name.
+    words; each piece repeats the heading. Source code is cut between lines. The id of a passage consists of the
+    document's name and the passage's number. The field ``source`` of a passage is the document's name.
 
     >>> document = Document("a.md", "A", (Section("One", "Ada met Bo."), Section("Two", "Bo met Cy.")))
     >>> [(passage.id, passage.text) for passage in passages_of(document)]
@@ -49,7 +49,7 @@ def _pieces(section: Section) -> Iterator[str]:
     heading = section.heading.strip()[:_LONGEST_HEADING]
     head = f"{heading}\n" if heading else ""
     room, held = SIZE - len(head), ""
-    for part in _parts(section.text.strip(), room):
+    for part in _lines(section.text, room) if section.lines else _parts(section.text.strip(), room):
         if held and len(held) + len(part) + 2 > room:
             yield head + held
             held = ""
@@ -65,6 +65,19 @@ def _parts(text: str, room: int) -> Iterator[str]:
             yield paragraph
         else:
             yield from _joined(_SENTENCE.split(paragraph), room)
+
+
+def _lines(text: str, room: int) -> Iterator[str]:
+    """Yield the paragraphs of a text with all line breaks and indentation; cut long paragraphs between lines."""
+    for paragraph in _paragraphs(text):
+        held: list[str] = []
+        whole = paragraph.split("\n")
+        for line in (one[start : start + room] for one in whole for start in range(0, len(one), room)):
+            if held and sum(map(len, held)) + len(held) + len(line) > room:
+                yield "\n".join(held)
+                held = []
+            held.append(line)
+        yield "\n".join(held)
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from phasegraph.errors import InvalidInputError
@@ -14,10 +14,14 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codec
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, which may be "", and the text below it."""
+    """A heading, which may be "", and the text below it.
+
+    If `lines` is true, line breaks and indentation have a meaning, as in source code: a long text is cut between lines.
+    """
 
     heading: str
     text: str
+    lines: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,17 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from phasegraph._support.text import counted
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.corpus_files import Passage
-from phasegraph.reading.archives import LARGEST, SUFFIXES, TOO_LARGE, Member, is_archive, members_of
+from phasegraph.reading.archives import LARGEST, TOO_LARGE, Member, is_archive, members_of
+from phasegraph.reading.archives import SUFFIXES as ARCHIVES
 from phasegraph.reading.chunks import passages_of
+from phasegraph.reading.code import read_code
 from phasegraph.reading.documents import Document, Section, decoded, title_of
 from phasegraph.reading.html import read_html
 from phasegraph.reading.ignoring import Ignored
+from phasegraph.reading.kinds import BY_SUFFIX, SUFFIXES, listed
 from phasegraph.reading.markdown import read_markdown
 from phasegraph.reading.pdf import read_pdf
 from phasegraph.reading.tables import read_csv, read_jsonl
@@ -41,16 +45,20 @@ def _plain(name: str, text: str) -> Document:
 
 KINDS: Mapping[str, tuple[tuple[str, ...], Reader]] = MappingProxyType(
     {
-        "text": ((".txt", ".text", ".rst"), _by_text(_plain)),
-        "Markdown": ((".md", ".markdown"), _by_text(read_markdown)),
-        "HTML": ((".html", ".htm", ".xhtml"), _by_text(read_html)),
-        "CSV": ((".csv", ".tsv"), _by_text(read_csv)),
-        "JSONL": ((".jsonl", ".ndjson"), read_jsonl),
-        "PDF": ((".pdf",), lambda name, data: passages_of(read_pdf(name, data))),
+        kind: (SUFFIXES[kind], reader)
+        for kind, reader in {
+            "text": _by_text(_plain),
+            "Markdown": _by_text(read_markdown),
+            "HTML": _by_text(read_html),
+            "CSV": _by_text(read_csv),
+            "JSONL": read_jsonl,
+            "PDF": lambda name, data: passages_of(read_pdf(name, data)),
+            "code": _by_text(read_code),
+            "configuration": _by_text(read_code),
+        }.items()
     }
 )
 """The file name suffixes and the reader of each kind of file."""
-_BY_SUFFIX = {suffix: kind for kind, (suffixes, _) in KINDS.items() for suffix in suffixes}
 _NOT_ENTERED = frozenset(("node_modules", "__pycache__", "__MACOSX", "site-packages"))
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 """The file names of a data set: of its passages, and of its questions, which are not read as documents."""
@@ -85,8 +93,7 @@ class FilesRead:
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.files.items())
-        count = sum(self.files.values())
-        return f"{count} {'file' if count == 1 else 'files'} ({kinds}), {len(self.passages)} passages"
+        return f"{counted(sum(self.files.values()), 'file')} ({kinds}), {counted(len(self.passages), 'passage')}"
 
     def notes(self) -> list[str]:
         """Return a line for each reason why files were skipped, with the names of some of these files."""
@@ -94,8 +101,7 @@ class FilesRead:
         for name, reason in self.skipped.items():
             by_reason.setdefault(reason, []).append(name)
         return [
-            f"skipped {len(names)} {'file' if len(names) == 1 else 'files'}: {reason} ({_some(names)})"
-            for reason, names in by_reason.items()
+            f"skipped {counted(len(names), 'file')}: {reason} ({_some(names)})" for reason, names in by_reason.items()
         ]
 
 
@@ -168,7 +174,7 @@ def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRe
     Parameters
     ----------
     path : path
-        A text, Markdown, HTML, CSV, JSONL or PDF file, or a folder or a zip or tar archive of such files. A folder
+        A file of a kind in :data:`KINDS`, or a folder or a zip or tar archive of such files. A folder
         with ``corpus.jsonl`` and ``queries.jsonl`` is a data set: only the corpus is read.
     progress : callable, optional
         A function ``progress(iterable, label)`` that shows progress and returns an iterable with the same items.
@@ -216,7 +222,7 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
     skipped: dict[str, str] = {}
     lacking: MissingDependencyError | None = None
     for member, data in _members(place, name):
-        kind = _BY_SUFFIX.get(PurePosixPath(member).suffix.lower())
+        kind = BY_SUFFIX.get(PurePosixPath(member).suffix.lower())
         if isinstance(data, str) or kind is None:
             skipped[member] = data if isinstance(data, str) else _OTHER
             continue
@@ -275,9 +281,10 @@ def _members(place: Path, name: str) -> Iterator[Member]:
     Instead of the content, a text gives the reason why a file is not read.
     """
     if not is_archive(name):
-        if PurePosixPath(name).suffix.lower() not in _BY_SUFFIX:
+        suffix = PurePosixPath(name).suffix.lower()
+        if suffix not in BY_SUFFIX:
             yield name, _OTHER
-        elif place.stat().st_size > LARGEST and not name.endswith((".jsonl", ".ndjson")):
+        elif place.stat().st_size > LARGEST and BY_SUFFIX.get(suffix) != "JSONL":
             yield name, TOO_LARGE
         else:
             yield name, _content(place)
@@ -301,8 +308,7 @@ def _content(place: Path) -> bytes | str:
 
 
 def _nothing_read(root: Path, skipped: Mapping[str, str], lacking: MissingDependencyError | None) -> Exception:
-    known = ", ".join(f"{kind} ({' '.join(suffixes)})" for kind, (suffixes, _) in KINDS.items())
-    readable = f"phasegraph reads {known}, and archives of them ({' '.join(SUFFIXES)})"
+    readable = f"phasegraph reads {listed()}, and archives of them ({' '.join(ARCHIVES)})"
     if lacking is not None:
         return lacking
     if not skipped:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from phasegraph._support.text import counted
 from phasegraph.apps.cli.output import console, percent, progress, show_table
 from phasegraph.apps.inspector.inspector import LIMIT, OWN, Inspector
 from phasegraph.errors import InvalidInputError
@@ -37,14 +38,14 @@ def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityG
     """
     if path is not None:
         found = list(read_questions(path, passages))
-        return found, [f"asking the {len(found)} questions of {path}"]
+        return found, [f"asking {counted(len(found), 'question')} of {path}"]
     known, parts = known_items(passages, MADE), two_part(passages, graph, MADE)
     if not known and not parts:
         raise InvalidInputError(
             "the passages of these files are too short to make questions from: give a QUESTIONS.jsonl file"
         )
     return [*known, *parts], [
-        f"asking {len(known) + len(parts)} questions that were generated from the files, not asked by users:",
+        f"asking {counted(len(known) + len(parts), 'question')} generated from the files, not asked by users:",
         f"  {len(known)} known-item: {WORDS} words of a passage, which is the answer; these questions favor BM25",
         f"  {len(parts)} two-part: words of two passages that share a name; these questions favor the graph",
     ]
@@ -88,7 +89,7 @@ def compare_and_print(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user's retriever may warn once per question
         found = compare_own(name, retriever, queries, passages, ways, progress=progress)
-    title = f"{inspector.name}: {len(queries)} questions, 95 % intervals in brackets"
+    title = f"{inspector.name}: {counted(len(queries), 'question')}, 95 % intervals in brackets"
     show_table(to, title, *_means(found), marked=(OURS,))
     for way in ways:
         to.print(f"{way}: {_ABOUT[way]}")

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from phasegraph._support.text import counted
 from phasegraph.apps.cli.documents import opened_folder
-from phasegraph.apps.cli.output import IndexFolder, console, only_with
+from phasegraph.apps.cli.output import SyncedFolder, console, only_with
 
 
 def delete(
-    folder: IndexFolder,
+    folder: SyncedFolder,
     where: Annotated[
         list[str],
         typer.Option(metavar="KEY=VALUE", help="Delete the passages with this metadata (repeatable: all must match)."),
@@ -28,6 +29,6 @@ def delete(
         to.print("0 passages have this metadata; nothing is deleted")
         return
     if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {len(ids)} of {len(found.corpus)} passages?", abort=True, err=True)
-    to.print(f"{found.delete(ids)} passages deleted, {len(found.corpus)} left: {folder}")
+        typer.confirm(f"Delete {len(ids)} of {counted(len(found.corpus), 'passage')}?", abort=True, err=True)
+    to.print(f"{counted(found.delete(ids), 'passage')} deleted, {len(found.corpus)} left: {folder}")
     found.corpus.settle()

@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
-from phasegraph._support.text import legible
-from phasegraph.apps.cli.output import IndexFolder, JsonTo, check_outputs, write_json
+from phasegraph._support.serialization import MANIFEST
+from phasegraph._support.text import counted, legible
+from phasegraph.apps.cli.output import JsonTo, SyncedFolder, check_outputs, write_json
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.corpus.folder import STATE
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 
 def documents(
-    folder: IndexFolder,
+    folder: SyncedFolder,
     near_duplicates: Annotated[
         float | None,
         typer.Option(
@@ -36,21 +37,28 @@ def documents(
         to = write_json([pair._asdict() for pair in pairs], json_to)
         for pair in pairs:
             to.print(legible(f"{pair.similarity:.3f}  {pair.first}  {pair.second}"))
-        to.print(f"{len(pairs)} pairs share at least {near_duplicates:g} of their four-word sequences")
+        to.print(
+            f"{counted(len(pairs), 'pair')} with at least {near_duplicates:g} of the four-word sequences in common"
+        )
         return
     found = opened.documents()
     to = write_json(found, json_to)
     unnamed = found.pop("", 0)
     for name in sorted(found):
         to.print(f"{found[name]:>6}  {name}")
-    to.print(f"{sum(found.values())} passages of {len(found)} documents")
+    to.print(f"{counted(sum(found.values()), 'passage')} of {counted(len(found), 'document')}")
     if unnamed:
-        to.print(f"{unnamed} passages have no document name")
+        to.print(f"{counted(unnamed, 'passage')} without a document name")
 
 
 def opened_folder(folder: Path) -> PassageFolder:
     """Open the folder of a retriever or of ``phasegraph index --sync``; raise InvalidInputError for other folders."""
     if not (folder / STATE).is_file():
+        if (folder / MANIFEST).is_file():
+            raise InvalidInputError(
+                f"{folder}: the folder is an index without a table of its documents: build a folder with the table "
+                "with phasegraph index --sync, in a new folder"
+            )
         raise InvalidInputError(
             f"{folder}: neither a retriever nor phasegraph index --sync wrote this folder, because it has no file "
             f"{STATE}: check the path"

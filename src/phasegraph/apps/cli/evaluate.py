@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from phasegraph._support.renamed import new_system
+from phasegraph._support.text import counted
 from phasegraph.apps.cli.evaluate_output import (
     Output,
     ablation_sheet,
@@ -26,6 +27,7 @@ from phasegraph.apps.cli.evaluate_output import (
     show_sheet,
 )
 from phasegraph.apps.cli.evaluate_report import write_pictures
+from phasegraph.apps.cli.naming import say_old_name
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
     Embedder,
@@ -34,6 +36,7 @@ from phasegraph.apps.cli.output import (
     JsonTo,
     PipelineFile,
     SpanOverlap,
+    check_dataset,
     check_heeded,
     check_named,
     check_outputs,
@@ -46,7 +49,6 @@ from phasegraph.apps.cli.output import (
     names_in,
     open_dataset,
     progress,
-    say_old_name,
     show_table,
     write_json,
 )
@@ -226,6 +228,7 @@ def evaluate(
     the queries that the protocol tests. With --retriever, your own retrievers are measured instead of the systems. With
     --ablate, one pipeline is measured with and without its stages; simple functions replace the models.
     """
+    check_dataset(folder)
     if stages is not None:
         check_heeded(context, "--ablate", {"folder", "stages", "fetch_k", "graph", "json_to"})
         show_ablation(folder, names_in(stages), fetch_k, graph, json_to)
@@ -376,7 +379,9 @@ def evaluate_retrievers(
     if rows_to is not None:
         found.table.write_rows(rows_to)
     table = found.table
-    show_table(to, f"{table.dataset}: {len(table.queries)} questions, 95 % intervals in brackets", *found.cells())
+    show_table(
+        to, f"{table.dataset}: {counted(len(table.queries), 'question')}, 95 % intervals in brackets", *found.cells()
+    )
     for line in [*found.notes, *_first_errors(found)]:
         to.print(line)
 
@@ -421,7 +426,9 @@ def ranked_measure(text: str) -> Measure:
 
 def _unjudged(dataset: Dataset) -> list[str]:
     lost = dataset.unjudged
-    return [f"{len(lost)} queries whose spans no passage covers: {', '.join(lost)}"] if lost else []
+    return (
+        [f"{counted(len(lost), 'query', 'queries')} whose spans no passage covers: {', '.join(lost)}"] if lost else []
+    )
 
 
 def protocol_of(name: str | None, dev_set: Path | None) -> Protocol | None:

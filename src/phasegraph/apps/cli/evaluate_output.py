@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from phasegraph._support.text import counted
 from phasegraph.apps.cli.output import percent, show_table, write_json
 from phasegraph.evaluation.ablation import Ablation
 from phasegraph.evaluation.abstention import Abstention
@@ -124,7 +125,8 @@ def shown(measure: Measure, value: float) -> str:
 
 def title_of(table: Table) -> str:
     """Return the title of a table: data set, number of queries, length of the rankings, baseline."""
-    return f"{table.dataset}: {len(table.queries)} queries, lists of {table.limit}, against {table.baseline}"
+    queries = counted(len(table.queries), "query", "queries")
+    return f"{table.dataset}: {queries}, lists of {table.limit}, against {table.baseline}"
 
 
 def against_simple(
@@ -180,8 +182,8 @@ def protocol_part(
     columns = ["system", goal, "difference [95 %]", "p", "p (Holm)", "p of collections", f"on {parts[1]}", "reliable"]
     rows = [_verdict_row(name, one, tested[name].means[measure]) for name, one in found.items()]
     title = (
-        f"{protocol.name}: {goal} on {parts[0]} ({len(tested.queries)} queries) against {tested.baseline}, "
-        f"signs from {parts[1]} ({len(signs.queries)})"
+        f"{protocol.name}: {goal} on {parts[0]} ({counted(len(tested.queries), 'query', 'queries')}) "
+        f"against {tested.baseline}, signs from {parts[1]} ({len(signs.queries)})"
     )
     rule = (
         f"reliable: paired bootstrap, Holm over the {len(found)} systems rejects at {protocol.level:g}, and the "
@@ -216,7 +218,7 @@ def answer_sheet(table: Table) -> Sheet:
             p = row.p_holm[measure]
             cells += [percent(row.means[measure]), "" if row.name == table.baseline or p != p else p_text(p)]
         rows.append(cells)
-    title = f"answers: {len(table.queries)} queries, against {table.baseline}"
+    title = f"answers: {counted(len(table.queries), 'query', 'queries')}, against {table.baseline}"
     return Sheet(title, ["system", "EM", "p (Holm)", "F1", "p (Holm)"], rows, [*table.left_out, *table.notes])
 
 
@@ -247,7 +249,10 @@ def ablation_sheet(table: Ablation) -> Sheet:
                 cells += ["", "", ""]
         rows.append(cells)
     return Sheet(
-        f"{table.name}: {table.queries} queries, all stages on, then each stage off", columns, rows, table.notes
+        f"{table.name}: {counted(table.queries, 'query', 'queries')}, all stages on, then each stage off",
+        columns,
+        rows,
+        table.notes,
     )
 
 

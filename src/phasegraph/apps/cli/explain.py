@@ -9,6 +9,7 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
+from phasegraph._support.text import counted
 from phasegraph.apps.cli.output import (
     DatasetDir,
     FetchK,
@@ -17,13 +18,14 @@ from phasegraph.apps.cli.output import (
     PipelineFile,
     check_outputs,
     kept_graph,
+    open_dataset,
     progress,
     show_table,
     write_json,
 )
 from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Dataset, load_dataset
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import THREE, TWO
 from phasegraph.evaluation.query_files import Query
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
@@ -47,7 +49,7 @@ def explain(
     If the pipeline has priors, their factors are also shown. Exact matches count as an additional source.
     """
     check_outputs(json=json_to)
-    dataset = load_dataset(folder)
+    dataset = open_dataset(folder)
     row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
     if row is None:
         raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be an id of this file; got {query_id!r}")
@@ -71,8 +73,8 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
     to.print(query.text, style="bold")
     for report in result.reports:
         why = f" ({report.reason})" if report.reason else ""
-        line = f"  {report.source}: {report.status}{why}, {report.hits} hits, calibration {report.calibration or '–'}"
-        to.print(line)
+        hits = counted(report.hits, "hit")
+        to.print(f"  {report.source}: {report.status}{why}, {hits}, calibration {report.calibration or '–'}")
     for (first, second), share in result.agreement.items():
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
     to.print(f"  confidence {result.confidence_evidence}")

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from phasegraph._support.renamed import new_system
-from phasegraph.apps.cli.output import PipelineFile, check_named, check_outputs, console, names_in, say_old_name
+from phasegraph._support.text import counted
+from phasegraph.apps.cli.naming import say_old_name
+from phasegraph.apps.cli.output import PipelineFile, check_named, check_outputs, console, names_in
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
 from phasegraph.fusion.decide import with_prior
@@ -58,7 +60,7 @@ def fuse(
         said += found.warnings[:1]
     write_run(Run(name, fused), out)
     to = console()
-    to.print(f"{len(queries)} queries from {len(read)} runs fused into {out}")
+    to.print(f"{counted(len(queries), 'query', 'queries')} from {counted(len(read), 'run')} fused into {out}")
     if unread:
         to.print(
             f"{', '.join(unread)}: left out, because runs contain neither texts nor fields (see evaluate and explain)"
@@ -66,9 +68,11 @@ def fuse(
     partial = sum(any(query not in run.rankings for run in read) for query in queries)
     if partial:
         lacks = ", ".join(f"{run.name} {len(queries) - len(run.rankings)}" for run in read)
-        to.print(f"{partial} queries are not in every run (missing: {lacks}); they are fused from the other runs")
+        to.print(
+            f"{counted(partial, 'query', 'queries')} not in every run (missing: {lacks}), fused from the other runs"
+        )
     if said:
-        to.print(f"{len(said)} queries have a warning; the first: {said[0]}")
+        to.print(f"{counted(len(said), 'query', 'queries')} with a warning; the first: {said[0]}")
 
 
 def weights_in(text: str) -> dict[str, float] | None:

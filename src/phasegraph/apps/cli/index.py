@@ -15,6 +15,7 @@ import typer
 from phasegraph._support.files import building_place
 from phasegraph._support.jsonl import lines_of
 from phasegraph._support.serialization import MANIFEST
+from phasegraph._support.text import counted
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_range
 from phasegraph._support.vector_files import read_vectors
@@ -98,7 +99,8 @@ def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
     new = [place for place, passage in enumerate(given.passages) if passage.id not in steady]
     gone = [name for name in there if name not in steady]
     again = sum(given.passages[place].id in there for place in new)
-    said = f"{len(new) - again} passages new, {len(gone) - again} gone, {again} changed, {len(steady)} unchanged"
+    added = counted(len(new) - again, "passage")
+    said = f"{added} new, {len(gone) - again} gone, {again} changed, {len(steady)} unchanged"
     if not steady:
         return built(given, old), said
     embedded = None if given.synonyms is None else given.synonyms.vectors
@@ -383,7 +385,7 @@ def index(
     workers: Workers = None,
     work: WorkFolder = None,
 ) -> None:
-    """Build the graph of your files by rules, without a model, and save it for search, inspect, serve and evaluate.
+    """Build the graph of your files by rules, without a model, and save it for search, inspect, serve and retrieve.
 
     Each line of a JSONL file with {"id", "title", "text"} is a passage; other files are split into passages.
 
@@ -482,7 +484,7 @@ class Outcome:
         if self.changes:
             to.print(self.changes)
         if self.malformed:
-            to.print(f"{self.malformed} malformed triples of {triples} were skipped")
+            to.print(f"skipped {counted(self.malformed, 'malformed triple')} of {triples}")
 
 
 def _built_in_shards(out: Path, report: BuildReport, synonyms: bool, entities_to: Path | None) -> Outcome:
@@ -492,14 +494,16 @@ def _built_in_shards(out: Path, report: BuildReport, synonyms: bool, entities_to
     """
     if entities_to is not None:
         _write_entities(entities_to, GraphIndex.load(out).graph.entities)
-    counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if synonyms else [])]
-    return Outcome(", ".join(f"{getattr(report, one)} {one}" for one in counted), str(report), report.malformed)
+    nouns = ["passage", "mention", "fact", *(["synonym"] if synonyms else [])]
+    sizes = [counted(getattr(report, f"{noun}s"), noun) for noun in nouns]
+    sizes.insert(1, counted(report.entities, "entity", "entities"))
+    return Outcome(", ".join(sizes), str(report), report.malformed)
 
 
 def _saved_chunks(out: Path, graph: ChunkGraph) -> Outcome:
     """Save a chunk graph in the folder `out`, and return the outcome."""
     stage("saving", lambda: graph.save(out))
-    counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
+    counts = [counted(len(graph.passages), "passage"), *(f"{count} {kind}" for kind, count in graph.counts().items())]
     return Outcome(f"{', '.join(counts)} edges")
 
 
@@ -567,11 +571,11 @@ def sizes_of(index: GraphIndex) -> str:
     """Format the numbers of passages, entities, mentions, facts and synonyms of an index."""
     graph = index.graph
     counts = [
-        (len(graph.passages), "passages"),
-        (len(graph.entities), "entities"),
-        (graph.mentions.nnz, "mentions"),
-        (graph.facts.nnz // 2, "facts"),
+        counted(len(graph.passages), "passage"),
+        counted(len(graph.entities), "entity", "entities"),
+        counted(graph.mentions.nnz, "mention"),
+        counted(graph.facts.nnz // 2, "fact"),
     ]
     if index.synonyms is not None:
-        counts.append((graph.synonyms.nnz // 2, "synonyms"))
-    return ", ".join(f"{count} {what}" for count, what in counts)
+        counts.append(counted(graph.synonyms.nnz // 2, "synonym"))
+    return ", ".join(counts)

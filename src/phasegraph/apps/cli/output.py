@@ -9,7 +9,6 @@ import shlex
 import sys
 import webbrowser
 from collections.abc import Callable, Collection, Iterable, Sequence
-from difflib import get_close_matches
 from functools import reduce
 from importlib import import_module
 from itertools import accumulate
@@ -23,8 +22,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from phasegraph._support.progress import with_progress
-from phasegraph._support.serialization import bundle_kind
+from phasegraph._support.serialization import MANIFEST, bundle_kind
 from phasegraph._support.text import legible, legible_json
+from phasegraph.apps.cli.naming import did_you_mean
 from phasegraph.embedding import EMBEDDERS, named_embedder
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, load_dataset
@@ -32,8 +32,10 @@ from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.query_files import SPANS
 from phasegraph.evaluation.runs import write_text
 from phasegraph.graph.chunk_graph import KIND, ChunkGraph
+from phasegraph.graph.corpus.folder import STATE
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.model.storage import load_graph
+from phasegraph.reading.files import CORPUS, QUERIES
 from phasegraph.retrieval.plain_filters import check_filter
 
 
@@ -57,6 +59,12 @@ IndexFolder = Annotated[
     Path,
     typer.Argument(
         metavar="FOLDER", help="A folder written by index, or a saved retriever.", exists=True, file_okay=False
+    ),
+]
+SyncedFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FOLDER", help="A folder written by index --sync, or a saved retriever.", exists=True, file_okay=False
     ),
 ]
 Embedder = Annotated[
@@ -97,12 +105,24 @@ def kept_graph(folder: Path | None) -> EntityGraph | ChunkGraph | None:
     return ChunkGraph.load(folder) if bundle_kind(folder) == KIND else load_graph(folder)
 
 
+def check_dataset(folder: Path) -> None:
+    """Raise InvalidInputError if a folder that must contain a data set is an index."""
+    if (folder / CORPUS).is_file() or not any((folder / name).is_file() for name in (MANIFEST, STATE)):
+        return
+    raise InvalidInputError(
+        f"{folder}: the folder is an index, but the command needs a data set (a folder with {CORPUS} and {QUERIES}); "
+        "evaluate and explain take the index of a data set as --graph FOLDER. To explain the answer to a question of "
+        "your own, use phasegraph search or phasegraph inspect on the index"
+    )
+
+
 def open_dataset(folder: Path, span_overlap: float | None = None, *, default: float = DEFAULT_OVERLAP) -> Dataset:
     """Load the data set of a folder.
 
     `span_overlap` is the fraction of a gold span that a relevant passage must cover; None means `default`. Raise
-    InvalidInputError if `span_overlap` is given, but no query is judged by spans.
+    InvalidInputError if the folder is an index, or if `span_overlap` is given, but no query is judged by spans.
     """
+    check_dataset(folder)
     if span_overlap is None:
         return load_dataset(folder, share=default)
     dataset = load_dataset(folder, share=span_overlap)
@@ -137,24 +157,9 @@ def only_with(given: Sequence[str], option: str) -> dict[str, Any]:
     return wanted
 
 
-def say_old_name(text: str) -> None:
-    """Print the warning about an old name to standard error."""
-    typer.echo(f"phasegraph: {text}", err=True)
-
-
 def names_in(text: str) -> list[str]:
     """Return the distinct names of a comma-separated list, in order."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest the known names that are similar to a misspelled name; return "" if none is similar.
-
-    >>> did_you_mean("vectr", ["vector", "graph"])
-    "; did you mean 'vector'?"
-    """
-    like = get_close_matches(name, list(known), n=2)
-    return f"; did you mean {' or '.join(map(repr, like))}?" if like else ""
 
 
 def check_named(option: str, name: str, known: Collection[str]) -> None:

@@ -13,6 +13,7 @@ from phasegraph._support.typing import Float32Array
 from phasegraph.apps.cli.output import console, progress
 from phasegraph.errors import InvalidInputError
 from phasegraph.reading import FilesRead, read_files
+from phasegraph.reading.kinds import named
 
 BATCH = 64
 """Number of passages per call of the embedding model."""
@@ -22,7 +23,7 @@ ReadableFiles = Annotated[
     typer.Argument(
         metavar=FILES,
         exists=True,
-        help="Text, Markdown, HTML, CSV, JSONL or PDF; a folder, or a zip or tar archive of such files.",
+        help=f"A file ({named()}), a folder, or a zip or tar archive of such files.",
     ),
 ]
 

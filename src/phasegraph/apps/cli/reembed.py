@@ -6,14 +6,15 @@ from typing import Annotated
 
 import typer
 
+from phasegraph._support.text import counted
 from phasegraph.apps.cli.documents import opened_folder
 from phasegraph.apps.cli.models import model_named
-from phasegraph.apps.cli.output import IndexFolder, console
+from phasegraph.apps.cli.output import SyncedFolder, console
 from phasegraph.errors import InvalidInputError
 
 
 def reembed(
-    folder: IndexFolder,
+    folder: SyncedFolder,
     embedder: Annotated[
         str,
         typer.Option(metavar="NAME|MODULE:OBJECT", help="The new model: minilm, fastembed, or your own object."),
@@ -27,5 +28,5 @@ def reembed(
     if model is None:
         raise InvalidInputError(f"--embedder must name a model, such as minilm; got {embedder!r}")
     found.reembed(model)
-    console().print(f"{len(found.corpus)} passages embedded with {model.identity.name}: {folder}")
+    console().print(f"{counted(len(found.corpus), 'passage')} embedded with {model.identity.name}: {folder}")
     found.corpus.settle()

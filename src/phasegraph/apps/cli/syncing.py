@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from phasegraph._support.serialization import MANIFEST
+from phasegraph._support.text import counted
 from phasegraph.apps.cli.models import model_named
 from phasegraph.apps.cli.output import console, progress
 from phasegraph.embedding.identity import EmbeddingModel
@@ -90,8 +91,12 @@ class FileSync:
         self._tell_skipped(found)
         if self._folder is None:
             self._folder = PassageFolder.create(self.out, passages, self._model, tokenizer=self._tokenizer or "english")
-            return f"{len(passages)} passages of {len(self._folder.documents())} documents added"
-        return str(self._folder.sync_files(passages, stays=_unreadable(found), allow_empty=self._allow_empty))
+            return f"{counted(len(passages), 'passage')} of {counted(len(self._folder.documents()), 'document')} added"
+        made = self._folder.sync_files(passages, stays=_unreadable(found), allow_empty=self._allow_empty)
+        return (
+            f"{counted(made.added, 'document')} added, {made.changed} changed, {made.deleted} deleted, "
+            f"{made.unchanged} as they were; {counted(made.embedded, 'passage')} embedded"
+        )
 
     def _read(self) -> FilesRead:
         if self._folder is None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import typer
 
 from phasegraph._support.renamed import new_system
-from phasegraph.apps.cli.output import check_named, names_in, progress, say_old_name
+from phasegraph.apps.cli.naming import say_old_name
+from phasegraph.apps.cli.output import check_named, names_in, progress
 from phasegraph.evaluation.calibrated_system import calibrated_system
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS, THREE, TWO, System, pipeline_system

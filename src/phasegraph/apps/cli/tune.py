@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from phasegraph._support.text import counted
 from phasegraph.apps.cli.output import (
     DatasetDir,
     FetchK,
@@ -97,7 +98,8 @@ def tune(
 
 
 def _said(found: ConfidenceTuning) -> str:
-    line = f"confidence: AUC {percent(found.auc)} on {found.queries} queries with and without their passages"
+    queries = counted(found.queries, "query", "queries")
+    line = f"confidence: AUC {percent(found.auc)} on {queries} with and without their passages"
     if found.ece is None or found.brier is None:
         return f"{line}; no probability, because too few queries are judged"
     return f"{line}; as a probability: ECE {found.ece:.3f}, Brier {found.brier:.3f}"
@@ -110,12 +112,12 @@ def _show(found: Tuning, dataset: Dataset, parted_by: str, to: Console) -> None:
         title += f" ({found.unfitted} more need more queries for fitting)"
     rows = [
         (
-            f"tuning part ({found.tuning_queries} queries, out of fold)",
+            f"tuning part ({counted(found.tuning_queries, 'query', 'queries')}, out of fold)",
             percent(found.tuning_default),
             percent(found.tuning_chosen),
         ),
         (
-            f"confirmation part ({found.confirmation_queries} queries, looked at once)",
+            f"confirmation part ({counted(found.confirmation_queries, 'query', 'queries')}, looked at once)",
             percent(found.confirmation_default),
             percent(found.confirmation_chosen),
         ),

@@ -75,7 +75,7 @@ class Collection:
     @property
     def size(self) -> str:
         """The number of passages, and of the names of an entity graph or the edges of a chunk graph, as text."""
-        count = f"{len(self.graph.passages):,} passages"
+        count = f"{len(self.graph.passages):,} {'passage' if len(self.graph.passages) == 1 else 'passages'}"
         if self.chunks is None:
             return f"{count} · {len(self.graph.entities):,} names"
         return f"{count} · {sum(self.chunks.counts().values()):,} edges"
