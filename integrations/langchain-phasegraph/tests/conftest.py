@@ -10,13 +10,13 @@ from tests.suites import other_process
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from langchain_stores import in_memory
-
 pytest.register_assert_rewrite("tests.suites.framework")
 
 
 @pytest.fixture
 def store():
+    from langchain_stores import in_memory  # not at the top: xdist's controller reads this file, and runs no test
+
     return in_memory()
 
 

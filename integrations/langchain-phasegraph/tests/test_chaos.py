@@ -6,12 +6,13 @@ import random
 import pytest
 from langchain_core.documents import Document
 from langchain_stores import pairs
+from tests.repeats import repeats
 
 from langchain_phasegraph import Execution, HitFields, PhaseGraphRetriever, SourceSpec
 from phasegraph import AllSourcesFailed, Context, FusionPipeline, Ranking
 
 SOURCES = ("bm25", "graph", "vector")
-QUERIES = 300
+QUERIES = repeats(300, 100)
 
 
 def fail(error):
@@ -83,5 +84,5 @@ def test_every_answer_equals_that_of_the_healthy_sources_alone(asynchronous):
         assert result.degraded is bool(lost)
         assert [report.source for report in result.reports if report.degraded] == lost
         degraded += bool(lost)
-    assert degraded > 50
-    assert failed_all <= 10
+    assert degraded > QUERIES / 6
+    assert failed_all <= QUERIES / 30

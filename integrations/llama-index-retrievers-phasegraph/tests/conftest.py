@@ -14,13 +14,13 @@ from phasegraph.testing import ManualClock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from llamaindex_stores import simple
-
 pytest.register_assert_rewrite("tests.suites.framework")
 
 
 @pytest.fixture
 def index():
+    from llamaindex_stores import simple  # not at the top: xdist's controller reads this file, and runs no test
+
     return simple()
 
 
