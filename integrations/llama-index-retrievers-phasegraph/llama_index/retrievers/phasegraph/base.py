@@ -217,7 +217,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             raise InvalidInputError("k= and similarity_top_k= are the same: give one of them")
         super().__init__(callback_manager, object_map, objects, verbose)
         specs = as_specs(vector, graph, retrievers)
-        self._by_name = {name: RetrieverSource(name, _with_nodes(spec)) for name, spec in specs.items()}
+        self._by_name: Mapping[str, RetrieverSource] = {
+            name: RetrieverSource(name, _with_nodes(spec)) for name, spec in specs.items()
+        }
         for source in self._by_name.values():
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
