@@ -252,7 +252,7 @@ def test_entities_are_written_embedded_elsewhere_and_come_back_as_synonyms(folde
     vectors[1] = vectors[0] * 0.9 + vectors[1] * np.sqrt(1 - 0.81)
     given = _names_of(folder, tmp_path, [*names, "nobody of this corpus"], np.vstack([vectors, vectors[:1]]))
     assert _run(folder, tmp_path / "g", *given, "--force") == 0
-    assert ", 1 synonyms in " in capsys.readouterr().out
+    assert ", 1 synonym in " in capsys.readouterr().out
     graph = load_graph(tmp_path / "g")
     assert graph.synonyms[0, 1] == pytest.approx(0.9)
     assert graph.synonyms.nnz == 2

@@ -503,8 +503,8 @@ def _built_in_shards(out: Path, report: BuildReport, synonyms: bool, entities_to
 def _saved_chunks(out: Path, graph: ChunkGraph) -> Outcome:
     """Save a chunk graph in the folder `out`, and return the outcome."""
     stage("saving", lambda: graph.save(out))
-    counts = [counted(len(graph.passages), "passage"), *(f"{count} {kind}" for kind, count in graph.counts().items())]
-    return Outcome(f"{', '.join(counts)} edges")
+    edges = ", ".join(f"{count} {kind}" for kind, count in graph.counts().items()) or "0"
+    return Outcome(f"{counted(len(graph.passages), 'passage')}, {edges} edges")
 
 
 def _saved_entities(out: Path, given: IndexFiles, malformed: int, update: bool, entities_to: Path | None) -> Outcome:
