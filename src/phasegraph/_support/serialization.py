@@ -592,9 +592,8 @@ def _note(state: Mapping[str, object], readers: Sequence[str], damage: str = "")
         return
     found = {**state, "damage": damage} if damage else {**state, "readers": list(readers)}
     replace_file(_note_file(notes, state), json.dumps({"readers": [], **found}).encode())
-    if len(os.listdir(notes)) > _MOST_NOTES + _MOST_NOTES // 10:  # rarely, because the times of all notes are read
-        for stale in sorted(notes.glob("*.json"), key=lambda one: one.stat().st_mtime_ns)[:-_MOST_NOTES]:
-            stale.unlink(missing_ok=True)
+    for stale in sorted(notes.glob("*.json"), key=lambda one: one.stat().st_mtime_ns)[:-_MOST_NOTES]:
+        stale.unlink(missing_ok=True)
 
 
 def _note_file(notes: Path, state: Mapping[str, object]) -> Path:

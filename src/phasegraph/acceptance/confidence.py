@@ -104,15 +104,12 @@ class ConfidenceEvidence:
     def __str__(self) -> str:
         if self.value is None:
             return f"none: {self.reason}"
-        said = [f"{self.value:.2f} ({'a' if self.probability else 'not a'} probability)"]
+        said = [f"{self.value:.2f}" + (" (a probability)" if self.probability else "")]
         if self.top is not None and self.nearness is not None:
-            said.append(f"best similarity {self.top:.3g} (factor {self.nearness:.2f})")
+            said.append(f"best similarity {self.top:.3g} counts {self.nearness:.2f}")
         elif self.together is not None:
-            said.append(f"question words together in a single hit (factor {self.together:.2f})")
-        said += [
-            f"{share:.0%} of the question words in the first hits of {name}"
-            for name, share in (self.covers or {}).items()
-        ]
+            said.append(f"words of the best hit count {self.together:.2f}")
+        said += [f"{share:.0%} of the words in the first hits of {name}" for name, share in (self.covers or {}).items()]
         return ", ".join([*said, self.reason] if self.reason else said)
 
 
