@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from phasegraph._support.serialization import read_bundle
 from phasegraph.graph import GraphIndex
 from phasegraph.graph.corpus.corpus import Corpus
-from phasegraph.graph.corpus.document_table import BESIDE, DocumentTable, digest_of
+from phasegraph.graph.corpus.document_table import BESIDE, DocumentTable, digest_of, document_of
 from phasegraph.graph.corpus.folder import Folder
 from phasegraph.graph.index.records import PassageRecords
 from phasegraph.retrieval.passage_folder import PassageFolder
@@ -78,14 +80,28 @@ def test_a_table_of_another_index_or_a_damaged_one_is_worked_out_again(tmp_path:
 
 def test_a_table_of_an_older_version_is_worked_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The older version named a passage by its random id and not by its file, so a sync would add every file again."""
-    given = [{"id": "p", "text": "Ada met Bo.", "metadata": {"file_path": "a.md", "ref_doc_id": "random"}}]
+    random = str(uuid.uuid4())
+    given = [{"id": "p", "text": "Ada met Bo.", "metadata": {"file_path": "a.md", "ref_doc_id": random}}]
     GraphIndex.build(given).save(tmp_path)
     with monkeypatch.context() as old:
-        old.setattr(
-            "phasegraph.graph.corpus.document_table.SOURCE_KEYS", ("source", "doc_id", "ref_doc_id", "file_path")
-        )
-        assert DocumentTable(None).of(GraphIndex.load(tmp_path)).documents == {"p": "random"}
+        old.setattr("phasegraph.graph.corpus.document_table._RANDOM_ID", re.compile("(?!)"))
+        old.setattr(DocumentTable, "_body", lambda self, file: {"of": file.name, "key": None, "without": []})
+        assert DocumentTable(None).of(GraphIndex.load(tmp_path)).documents == {"p": random}
     assert DocumentTable(None).of(GraphIndex.load(tmp_path)).documents == {"p": "a.md"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [
+        ({"ref_doc_id": "row 1", "file_path": "rows.csv"}, "row 1"),
+        ({"ref_doc_id": str(uuid.UUID(int=7, version=4)), "file_path": "a.pdf"}, "a.pdf"),
+        ({"ref_doc_id": str(uuid.UUID(int=7, version=1)), "file_path": "a.pdf"}, str(uuid.UUID(int=7, version=1))),
+        ({"ref_doc_id": str(uuid.UUID(int=7, version=4))}, str(uuid.UUID(int=7, version=4))),
+        ({"source": str(uuid.UUID(int=7, version=4)), "doc_id": "report"}, "report"),
+    ],
+)
+def test_only_a_random_id_gives_way_to_another_name(metadata: dict[str, str], name: str) -> None:
+    assert document_of(metadata) == name
 
 
 def test_a_table_follows_changes_of_its_own_and_other_processes_and_merges(tmp_path: Path) -> None:

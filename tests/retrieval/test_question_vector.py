@@ -62,6 +62,31 @@ def test_searches_at_the_same_time_share_one_call():
     assert model.calls == 1
 
 
+def test_searches_that_wait_for_a_failing_search_share_its_error(monkeypatch):
+    failing, calls, waiting = threading.Event(), [], set()
+
+    def waits():
+        waiting.add(threading.get_ident())
+        if len(waiting) == 3:
+            failing.set()
+
+    def embed():
+        calls.append(1)
+        failing.wait(30)
+        raise OSError("401")
+
+    monkeypatch.setattr("phasegraph._support.question_vector.go_on", waits)
+
+    def search():
+        with pytest.raises(OSError, match="401"):
+            question_vector(MODEL, "a", embed)
+
+    with one_call(), ThreadPoolExecutor(4) as pool:
+        for one in [pool.submit(contextvars.copy_context().run, search) for _ in range(4)]:
+            one.result()
+    assert len(calls) == 1
+
+
 def test_a_failure_is_not_kept():
     model = Counted(failures=1)
     with one_call():
@@ -107,7 +132,7 @@ async def test_a_search_that_fails_or_is_canceled_leaves_the_question_to_the_nex
         await asyncio.sleep(0)
         first.cancel()
         found = await asyncio.gather(first, second, third, return_exceptions=True)
-    assert [type(one) for one in found] == [asyncio.CancelledError, OSError, list]
+    assert [type(one) for one in found] == [asyncio.CancelledError, OSError, OSError]
 
 
 def test_a_second_event_loop_does_not_wait_for_the_first():

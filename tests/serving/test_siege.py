@@ -1086,7 +1086,7 @@ def test_long_requests_never_hold_all_slots():
         before = list(now)
         leave.set()
         await asyncio.gather(*tasks)
-        return before, sorted(now) == sorted(asked), turns._busy.total()
+        return before, sorted(now) == sorted(asked), turns._long
 
     assert asyncio.run(run()) == ([("long", 12), ("short", 6), ("other", 6)], True, 0)
 
@@ -1200,7 +1200,7 @@ def test_a_size_that_is_new_counts_with_the_usual_time_of_its_tenant():
 
     async def run(size):
         async with turns.place("few", size):
-            return turns._busy["few", True], turns._recently("few", turns._now())
+            return turns._long, turns._recently("few", turns._now())
 
     assert asyncio.run(run(5))[1] < 0.02
     assert asyncio.run(run(12)) == (1, pytest.approx(3.0, rel=0.01))
@@ -1261,31 +1261,3 @@ def test_connections_with_unsent_answers_are_not_asked_for_unread_data_first() -
     for _ in range(20):
         assert door.admit(Idle(), "one address")
     assert not asked
-
-
-def test_a_tenants_long_request_does_not_wait_behind_its_own_short_requests():
-    turns = Turns(4, each=1, now=lambda: 0.0)
-    turns._usual = {"own": 0.01, "a": 0.01, "b": 0.01}
-    turns._usual_of_size = {12: {"own": 0.3, "a": 0.3, "b": 0.3}}
-    turns._asked = {"own": (0.1, 0.0), "a": (9.0, 0.0), "b": (9.0, 0.0)}
-
-    async def run():
-        got, tasks, leaves = [], [], []
-
-        async def request(tenant, size, leave):
-            async with turns.place(tenant, size):
-                got.append((tenant, size))
-                await leave.wait()
-
-        for one in [("own", 6), ("a", 12), ("own", 6), ("own", 12), ("b", 12)]:
-            leaves.append(asyncio.Event())
-            tasks.append(asyncio.create_task(request(*one, leaves[-1])))
-            await asyncio.sleep(0)
-        for leave in (leaves[1], leaves[0], leaves[2], leaves[3], leaves[4]):
-            leave.set()
-            for _ in range(9):
-                await asyncio.sleep(0)
-        await asyncio.gather(*tasks)
-        return got
-
-    assert asyncio.run(run()) == [("own", 6), ("a", 12), ("own", 6), ("own", 12), ("b", 12)]

@@ -669,6 +669,35 @@ class CorpusSuite:
         with pytest.raises(InvalidInputError, match="new or empty folder"):
             retriever.save(tmp_path)
 
+    def test_a_folder_keeps_the_passages_of_its_own_retriever(self, tmp_path: Path) -> None:
+        retriever = self.made(self.documents(range(6)), k=3)
+        retriever.save(tmp_path / "a")
+        self.add(retriever, self.documents([7]))
+        with pytest.raises(InvalidInputError, match=r"'a' is the folder of another retriever.*json"):
+            retriever.save(tmp_path / "a")  # the folder would lack the added passage
+        assert len(self.opened(tmp_path / "a").ids()) == 6
+
+    def test_a_copy_has_the_passages_of_another_process(self, tmp_path: Path) -> None:
+        retriever = self.made(self.documents(range(6)), tmp_path / "a")
+        self.add(self.opened(tmp_path / "a"), self.documents([7]))
+        retriever.save(tmp_path / "copy")
+        assert "d7" in self.opened(tmp_path / "copy").ids()
+
+    def test_a_folder_whose_pipeline_cannot_be_written_is_not_left(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        retriever = self.made(self.documents(range(6)), k=3)
+
+        def full(self: object, path: Path) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(retriever), "_save_pipeline", full)
+            with pytest.raises(StoreError, match="No space left"):
+                retriever.save(tmp_path / "a")
+        retriever.save(tmp_path / "a")
+        assert self.opened(tmp_path / "a").fitted_pipeline.k == 3
+
     def test_a_file_receives_only_the_pipeline_and_is_not_opened_as_a_folder(self, tmp_path: Path) -> None:
         self.made(self.documents(range(4)), k=3).save(tmp_path / "new" / "fitted.json")
         with pytest.raises(IntegrityError, match=r"'fitted\.json' is a file.*pipeline="):
@@ -1032,7 +1061,7 @@ class CorpusSuite:
             self.add(one, self.documents([13]))
         fresh = [self.document("new", "Eve sang.", team="green")]
         assert [str(one.sync(fresh, progress=False)) for one in (whole, shards)] == [
-            "1 documents added, 0 changed, 0 deleted, 0 as they were; 1 passages embedded"
+            "1 document added, 0 changed, 0 deleted, 0 as they were; 1 passage embedded"
         ] * 2
         same_graph(whole._corpus.index.graph, shards._corpus.index.graph)
         assert self.ask(whole, QUESTIONS[0]) == self.ask(self.opened(tmp_path / "shards"), QUESTIONS[0])
@@ -1122,7 +1151,7 @@ class CorpusSuite:
             "0 documents added, 0 changed, 0 deleted, 0 as they were; 0 passages embedded"
         )
         assert retriever.documents() == {"a.md": 1}
-        with pytest.raises(InvalidInputError, match=r"under 'source', 'file_path'.*'w'.*give key="):
+        with pytest.raises(InvalidInputError, match=r"under 'source', 'doc_id'.*'w'.*give key="):
             retriever.sync([self.document("w", "Cy danced.", team="red")])
         with pytest.raises(InvalidInputError, match=r"under 'book'.*give key="):
             retriever.sync(self.pages(a=["Cy danced."]), "book")

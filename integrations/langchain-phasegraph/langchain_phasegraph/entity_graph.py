@@ -200,7 +200,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
             Metadata key of a passage's title.
         source_key : str, optional
             Metadata key that names the file or page of a passage. By default, the first of the keys ``source``,
-            ``file_path``, ``doc_id`` and ``ref_doc_id`` that a passage has.
+            ``doc_id``, ``ref_doc_id`` and ``file_path`` that a passage has.
         progress : bool, default True
             Show progress bars for many documents, if standard error is a terminal and tqdm is installed.
         **fields

@@ -1,6 +1,7 @@
 """The model embeds a question once in each call; if the model fails, only the vector search is lost."""
 
 import asyncio
+import contextvars
 import re
 import zlib
 
@@ -11,6 +12,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
 from langchain_phasegraph.search_by_vector import search_by_vector
+from phasegraph._support.shared import OVER
 from phasegraph.errors import PhasegraphWarning
 
 QUERY = "Where was the director of Vertigo born?"
@@ -143,6 +145,17 @@ def test_a_walk_alone_warns_until_the_model_answers_again(model):
         assert [one.id for one in found[2]] == [one.id for one in words.invoke(QUERY)]
         model.fails = False
         assert retriever.invoke(QUERY)
+
+
+def test_a_search_whose_call_has_ended_does_not_walk_on(model, monkeypatch):
+    def fails_late(text):
+        OVER.set([True])
+        raise OSError("the service took too long")
+
+    retriever = EntityGraphRetriever.from_documents(documents(), embeddings=model)
+    monkeypatch.setattr(model, "embed_query", fails_late)
+    with pytest.raises(TimeoutError, match="its call has ended"):
+        contextvars.copy_context().run(retriever.invoke, QUERY)
 
 
 @pytest.mark.filterwarnings("error")

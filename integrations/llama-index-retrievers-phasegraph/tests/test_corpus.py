@@ -314,7 +314,7 @@ def test_files_that_are_read_again_are_the_same_documents(tmp_path):
         "0 documents added, 0 changed, 0 deleted, 2 as they were; 0 passages embedded"
     )
     assert str(retriever.sync(read("Cy danced."), full=True)) == (
-        "0 documents added, 1 changed, 0 deleted, 1 as they were; 1 passages embedded"
+        "0 documents added, 1 changed, 0 deleted, 1 as they were; 1 passage embedded"
     )
 
 

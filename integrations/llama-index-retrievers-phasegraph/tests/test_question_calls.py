@@ -1,6 +1,7 @@
 """The model embeds a question once in each call; if the model fails, only the vector search is lost."""
 
 import asyncio
+import copy
 import re
 import zlib
 from typing import Any
@@ -13,6 +14,7 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
+from llama_index.retrievers.phasegraph.conversion import QuestionModel
 from phasegraph.errors import PhasegraphWarning
 
 QUERY = "Where was the director of Vertigo born?"
@@ -129,3 +131,8 @@ def test_a_filter_value_of_another_type_is_said_once(one, said, model):
         narrow = retriever.within(MetadataFilters(filters=[one]))
     assert [len(narrow.retrieve(QUERY)) for _ in range(2)] == [0, 0]
     assert len(heard) == 1
+
+
+def test_a_wrapped_model_can_be_copied(model):
+    wrapped = copy.copy(QuestionModel(model))
+    assert wrapped.get_agg_embedding_from_queries([QUERY]) == model._get_text_embedding(QUERY)

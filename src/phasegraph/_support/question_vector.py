@@ -19,36 +19,54 @@ class _QuestionVector:
     The object contains the model, so that no other model gets its address during the call.
     """
 
-    __slots__ = ("_lock", "_model", "_turns", "_vector")
+    __slots__ = ("_failures", "_lock", "_model", "_turns", "_vector")
 
     def __init__(self, model: object) -> None:
-        self._model, self._vector = model, None
+        self._model, self._vector, self._failures = model, None, list[Exception]()
         self._lock, self._turns = fork_safe_lock(), dict[object, asyncio.Lock]()
 
     def get(self, embed: Callable[[], Any]) -> Any:
         if self._vector is None:
+            failed = len(self._failures)
             while not self._lock.acquire(timeout=_SECONDS):
                 go_on()
             try:
-                if self._vector is None:
+                if self._is_missing(failed):
                     self._vector = embed()
+            except Exception as error:
+                self._failures.append(error)
+                raise
             finally:
                 self._lock.release()
         return copy(self._vector)
 
     async def aget(self, embed: Callable[[], Awaitable[Any]]) -> Any:
         if self._vector is None:  # a lock of asyncio belongs to one event loop
+            failed = len(self._failures)
             async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                if self._vector is None:
-                    self._vector = await embed()
+                try:
+                    if self._is_missing(failed):
+                        self._vector = await embed()
+                except Exception as error:
+                    self._failures.append(error)
+                    raise
         return copy(self._vector)
+
+    def _is_missing(self, failed: int) -> bool:
+        """Return True if the search must compute the vector.
+
+        Raise the error of an attempt that failed while the search waited; `failed` is the former number of failures.
+        """
+        if self._vector is None and len(self._failures) > failed:
+            raise self._failures[-1]
+        return self._vector is None
 
 
 def question_vector(model: object, question: Hashable, embed: Callable[[], Any]) -> Any:
     """Return a copy of the question's vector; ``embed()`` computes it at the first request of a retrieval call.
 
-    Searches that request the vector at the same time wait for the first search. If ``embed()`` raises an error, the
-    next search calls its own ``embed()``. Outside of a retrieval call, each request computes the vector.
+    Searches that request the vector at the same time wait for the first search, and raise its error if its ``embed()``
+    fails. A later search then calls its own ``embed()``. Outside of a retrieval call, each request computes the vector.
 
     >>> from phasegraph._support.shared import one_call
     >>> with one_call():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from phasegraph._support.text import counted
 from phasegraph.errors import InvalidInputError
 
 
@@ -31,8 +32,8 @@ class SyncCounts:
 
     def __str__(self) -> str:
         return (
-            f"{self.added} documents added, {self.changed} changed, {self.deleted} deleted, {self.unchanged} as they "
-            f"were; {self.embedded} passages embedded"
+            f"{counted(self.added, 'document')} added, {self.changed} changed, {self.deleted} deleted, "
+            f"{self.unchanged} as they were; {counted(self.embedded, 'passage')} embedded"
         )
 
 

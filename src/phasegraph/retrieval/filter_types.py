@@ -34,14 +34,14 @@ def warn_of_types(corpus: object, wanted: HitFilter, records: Sequence[Any]) -> 
 def _differences(compared: Mapping[str, Iterable[Any]], records: Sequence[Any]) -> Iterator[tuple[str, str, str]]:
     """Return each key that has no value of a required type, with the required types and the types of its values."""
     for name, values in sorted(compared.items()):
-        asked, held = {_kind(one) for one in values}, set[str]()
+        asked, held = {_kind(one) for one in values if one is not None}, set[str]()
         for record in records:
             value = record.metadata.get(name)
             if value is not None:
                 held.add(_kind(value))
                 if not held.isdisjoint(asked):
                     break
-        if held and held.isdisjoint(asked):
+        if asked and held and held.isdisjoint(asked):
             yield name, " or a ".join(sorted(asked)), " and ".join(f"{one}s" for one in sorted(held))
 
 

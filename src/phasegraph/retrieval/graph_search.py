@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 from phasegraph._support.recent import Recent
-from phasegraph._support.shared import one_call
+from phasegraph._support.shared import go_on, one_call
 from phasegraph._support.validation import check_query
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import PhasegraphError, warn
@@ -89,6 +89,7 @@ class GraphSearch:
             try:
                 walk.embedder(check_query(query))
             except Exception as raised:
+                go_on()  # an error that only says that the call has ended is raised again
                 if is_fatal(raised) or isinstance(raised, PhasegraphError):
                     raise
                 error = raised

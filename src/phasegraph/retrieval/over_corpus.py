@@ -253,12 +253,14 @@ class FusedPassages(KeptPassages):
             A path that ends in ``.json``, or an existing file: the file receives only the fitted pipeline, with the
             weights and the number of results. The constructor reads it as `pipeline`.
 
-            The folder of a retriever: the folder receives only the pipeline, which ``load`` then uses.
+            The folder from which the retriever was loaded: the folder receives only the pipeline, because it already
+            contains the passages.
 
         Raises
         ------
         InvalidInputError
-            If `path` is a folder of other files, or if JSON cannot store the metadata or the tokenizer of the passages.
+            If `path` is a folder of other files or of another retriever, or if JSON cannot store the metadata or the
+            tokenizer of the passages.
         StoreError
             If the folder cannot be written.
 
@@ -271,9 +273,18 @@ class FusedPassages(KeptPassages):
         from phasegraph.graph.corpus.vector_stores import RenewableStore
 
         place, corpus = Path(path), self._corpus
-        if corpus is None or place.suffix == ".json" or place.is_file() or (place / STATE).is_file():
+        if corpus is None or place.is_file() or (place.suffix == ".json" and not place.is_dir()):
             self._save_pipeline(place)
             return
+        corpus = self._changing()
+        if corpus.is_in(place):
+            self._save_pipeline(place)
+            return
+        if (place / STATE).is_file():
+            raise InvalidInputError(
+                f"{place.name!r} is the folder of another retriever: choose a new or empty folder, or a path that ends "
+                "in .json to write only the pipeline"
+            )
         store = corpus.state.store
         if store is not None and not isinstance(store, RenewableStore):
             self._save_pipeline(place)
@@ -289,8 +300,8 @@ class FusedPassages(KeptPassages):
                 [{"id": one.id, "title": one.title, "text": one.text, "metadata": one.metadata} for one in records],
                 kept=True,
             )
-        corpus.save(place, self._folder_settings(vectors=True), self._uncounted)
-        self._save_pipeline(place)
+        files = {PIPELINE: self._save_pipeline}
+        corpus.save(place, self._folder_settings(vectors=True), self._uncounted, files)
 
     def documents(self) -> dict[str, int]:
         """Return the number of passages by document name; the name ``""`` counts passages without a document.

@@ -127,7 +127,7 @@ class PassageFolder(KeptPassages):
             The name of the tokenizer that splits texts into words.
         source_key : str, optional
             Metadata key that names a passage's document. Default: the first key that exists among ``source``,
-            ``file_path``, ``doc_id`` and ``ref_doc_id``.
+            ``doc_id``, ``ref_doc_id`` and ``file_path``.
         progress : bool, default True
             Show progress bars for many passages.
 

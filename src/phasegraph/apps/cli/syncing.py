@@ -79,8 +79,7 @@ class FileSync:
         if self._tokenizer is not None and lexical is not None and lexical.tokenizer != self._tokenizer:
             raise InvalidInputError(
                 f"--tokenizer must be the tokenizer of the folder, {lexical.tokenizer}; got {self._tokenizer}: name a "
-                "new "
-                "folder to change it"
+                "new folder to change it"
             )
         return folder
 
@@ -92,11 +91,7 @@ class FileSync:
         if self._folder is None:
             self._folder = PassageFolder.create(self.out, passages, self._model, tokenizer=self._tokenizer or "english")
             return f"{counted(len(passages), 'passage')} of {counted(len(self._folder.documents()), 'document')} added"
-        made = self._folder.sync_files(passages, stays=_unreadable(found), allow_empty=self._allow_empty)
-        return (
-            f"{counted(made.added, 'document')} added, {made.changed} changed, {made.deleted} deleted, "
-            f"{made.unchanged} as they were; {counted(made.embedded, 'passage')} embedded"
-        )
+        return str(self._folder.sync_files(passages, stays=_unreadable(found), allow_empty=self._allow_empty))
 
     def _read(self) -> FilesRead:
         if self._folder is None:

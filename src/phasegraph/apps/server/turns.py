@@ -8,7 +8,6 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Hashable
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
-from typing import TypeAlias
 
 from phasegraph.errors import PhasegraphError
 from phasegraph.sources.workers import SPENT
@@ -26,10 +25,6 @@ _MOST_SHARES = 4.0
 """Maximum processor time of one tenant that counts in the average, in fair shares of one processor."""
 _REQUEST = 0.002
 """Processor seconds that the event loop needs for a request, in addition to the time of the worker threads."""
-
-
-_Line: TypeAlias = tuple[Hashable, bool]
-"""A tenant, and whether its requests in this line are long."""
 
 
 class BusyError(PhasegraphError):
@@ -52,16 +47,14 @@ class Turns:
     request then counts with the longest usual time of other tenants for this size. If that is unknown too, it counts
     with the tenant's own usual time for all sizes, and at first with the longest such time of other tenants.
 
-    Costly requests together get at most a quarter of the slots: long requests, and all requests of heavy tenants. A
-    request is long if it usually takes much more processor time than the requests of at least half of the tenants.
-    Without the limit, long requests would sometimes hold all slots, although no tenant asks for more than its share. A
-    tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds its
-    slot would not show this: while heavy requests run, every request takes long. While other tenants have requests,
-    heavy tenants also get at most a quarter of the time: after a request of t seconds, the next request of a heavy
-    tenant waits for 3 t seconds.
+    A request is long if it usually takes much more processor time than the requests of at least half of the tenants.
+    Long requests together get at most a quarter of the slots. Without this limit, they would sometimes hold all slots.
+    All other requests would then have to wait for their end, although no tenant asks for more than its share.
 
-    A free slot for costly requests is for the tenant that recently asked for the least processor time. If this tenant
-    already has `each` slots, the slot stays free until one of its requests ends.
+    A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
+    its slot would not show this: while heavy requests run, every request takes long. Heavy tenants together get at most
+    a quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the time:
+    after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
@@ -74,8 +67,9 @@ class Turns:
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._most, self._each, self._queue, self._patience, self._now = most, each, queue, patience, now
-        self._busy: Counter[_Line] = Counter()
-        self._waiting: dict[_Line, deque[asyncio.Future[None]]] = {}
+        self._busy: Counter[Hashable] = Counter()
+        self._waiting: dict[tuple[Hashable, bool], deque[asyncio.Future[None]]] = {}  # by tenant, and whether long
+        self._long = 0  # number of slots that long requests hold
         self._asked: dict[Hashable, tuple[float, float]] = {}  # processor seconds, and the time of the last update
         self._usual: dict[Hashable, float] = {}  # processor seconds of a request
         self._usual_of_size: dict[int, dict[Hashable, float]] = {}
@@ -93,8 +87,11 @@ class Turns:
         own = self._usual.get(tenant, max(self._usual.values(), default=0.0))
         expected = of_size.get(tenant, max(of_size.values(), default=own))
         self._ask(tenant, expected)
-        line = tenant, self._is_long(expected)
-        await self._wait(line)
+        long = self._is_long(expected)
+        if (tenant, long) not in self._waiting and self._free(tenant, long, self._heavy()):
+            self._take(tenant, long)
+        else:
+            await self._wait(tenant, long)
         begun, jobs = self._now(), list[float]()
         before = SPENT.set(jobs)
         try:
@@ -107,7 +104,7 @@ class Turns:
                 usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
             if tenant in self._heavy():
                 self._rested = self._now() + _REST * took
-            self._give_back(line)
+            self._give_back(tenant, long)
 
     def _ask(self, tenant: Hashable, seconds: float) -> None:
         now = self._now()
@@ -119,18 +116,18 @@ class Turns:
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
+    def _take(self, tenant: Hashable, long: bool) -> None:
+        self._busy[tenant] += 1
+        self._long += long
+
     def _active(self) -> set[Hashable]:
         """Return the tenants that have a request, or had a request in the last `_HALF` seconds."""
         now = self._now()
-        return {one for one, (_, then) in self._asked.items() if now - then < _HALF} | self._present()
+        return {one for one, (_, then) in self._asked.items() if now - then < _HALF} | {*self._busy, *self._queued()}
 
-    def _present(self) -> set[Hashable]:
-        """Return the tenants that have a running or waiting request."""
-        return {tenant for tenant, _ in (*self._busy, *self._waiting)}
-
-    def _slots(self, tenant: Hashable) -> int:
-        """Return the number of slots that a tenant holds."""
-        return self._busy[tenant, False] + self._busy[tenant, True]
+    def _queued(self) -> set[Hashable]:
+        """Return the tenants that have a waiting request."""
+        return {one for one, _ in self._waiting}
 
     def _is_long(self, expected: float) -> bool:
         """Return True if a request is long; `expected` is the processor time that such a request usually takes.
@@ -155,31 +152,27 @@ class Turns:
         heavy = {one for one, seconds in asked.items() if seconds > _ABOVE * average}
         return heavy if len(heavy) < len(asked) else set()  # they slow down nobody else
 
-    async def _wait(self, line: _Line) -> None:
-        if self._count(line[0]) >= self._queue:
-            raise self._busy_error(line[0], f"the server is busy: {self._queue} of your requests are already waiting")
+    async def _wait(self, tenant: Hashable, long: bool) -> None:
+        if self._count(tenant) >= self._queue:
+            raise self._busy_error(tenant, f"the server is busy: {self._queue} of your requests are already waiting")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(line, deque())
-        waiting.append(turn)
-        if len(waiting) == 1 and line in self._ready(self._heavy()):
-            self._start(line)
-            return
+        line = self._waiting.setdefault((tenant, long), deque())
+        line.append(turn)
         self._wake_after_pause()
         try:
             async with asyncio.timeout(self._patience):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._give_back(line)  # the slot became free just as the wait ended
+                self._give_back(tenant, long)  # the slot became free just as the wait ended
             else:
-                with suppress(KeyError, ValueError):  # a free slot was for this request, which had just left
-                    self._waiting[line].remove(turn)
-                if not self._waiting.get(line):
-                    self._waiting.pop(line, None)
-                self._hand_out()  # a slot may have been kept for this request
+                with suppress(ValueError):  # a free slot was for this request, which had just left
+                    line.remove(turn)
+                if not self._waiting.get((tenant, long)):
+                    self._waiting.pop((tenant, long), None)
             if isinstance(error, TimeoutError):
                 raise self._busy_error(
-                    line[0], f"the server is busy: no slot became free within {self._patience:g} s"
+                    tenant, f"the server is busy: no slot became free within {self._patience:g} s"
                 ) from None
             raise
 
@@ -193,28 +186,27 @@ class Turns:
         """Return the number of waiting requests of a tenant."""
         return sum(len(self._waiting.get((tenant, long), ())) for long in (False, True))
 
-    def _give_back(self, line: _Line) -> None:
-        self._busy[line] -= 1
-        self._busy += Counter()  # forget tenants without slots
+    def _give_back(self, tenant: Hashable, long: bool) -> None:
+        self._long -= long
+        self._busy[tenant] -= 1
+        if not self._busy[tenant]:
+            del self._busy[tenant]
         self._hand_out()
 
     def _hand_out(self) -> None:
         """Give free slots to waiting requests."""
         heavy = self._heavy()
-        while ready := self._ready(heavy):
+        while ready := [(one, long) for one, long in self._waiting if self._free(one, long, heavy)]:
             now = self._now()
-            self._start(min(ready, key=lambda line: (self._slots(line[0]), self._recently(line[0], now))))
+            following = min(ready, key=lambda line: (self._busy[line[0]], self._recently(line[0], now)))
+            line = self._waiting.pop(following)
+            turn = line.popleft()
+            if line:
+                self._waiting[following] = line  # the tenant moves to the end of the line
+            if not turn.done():
+                turn.set_result(None)
+                self._take(*following)
         self._wake_after_pause()
-
-    def _start(self, line: _Line) -> None:
-        """Give a slot to the first request of a line."""
-        waiting = self._waiting.pop(line)
-        turn = waiting.popleft()
-        if waiting:
-            self._waiting[line] = waiting  # the line moves behind the lines of other tenants
-        if not turn.done():
-            turn.set_result(None)
-            self._busy[line] += 1
 
     def _wake_after_pause(self) -> None:
         """Hand out slots at the end of the pause of heavy tenants, if a request waits."""
@@ -225,20 +217,12 @@ class Turns:
         if rest > 0 and self._waiting:
             self._timer = asyncio.get_running_loop().call_later(rest, self._hand_out)
 
-    def _ready(self, heavy: Collection[Hashable]) -> list[_Line]:
-        """Return the lines whose next request may get a slot."""
-        if self._busy.total() >= self._most:
-            return []
-        now = self._now()
-        ready = [line for line in self._waiting if not _is_costly(line, heavy)]
-        held = sum(count for line, count in self._busy.items() if _is_costly(line, heavy))
-        if held < max(1, self._most // 4):
-            pause = now < self._rested and not self._present() <= set(heavy)
-            costly = (one for one in self._waiting if _is_costly(one, heavy) and not (pause and one[0] in heavy))
-            ready += sorted(costly, key=lambda line: self._recently(line[0], now))[:1]
-        return [line for line in ready if self._slots(line[0]) < self._each]
-
-
-def _is_costly(line: _Line, heavy: Collection[Hashable]) -> bool:
-    tenant, long = line
-    return long or tenant in heavy
+    def _free(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
+        few = max(1, self._most // 4)
+        if self._busy.total() >= self._most or self._busy[tenant] >= self._each or (long and self._long >= few):
+            return False
+        if tenant not in heavy:
+            return True
+        if sum(self._busy[one] for one in heavy) >= few:
+            return False
+        return self._now() >= self._rested or all(one in heavy for one in (*self._busy, *self._queued()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from phasegraph.graph.corpus.folder import (
     _MERGING,
     _VECTORS_ID,
     CHANGING,
+    NO_FILES,
     OPENING,
     VECTORS,
     Folder,
@@ -58,14 +59,16 @@ def create_folder(
     made_by: ModelIdentity | None,
     settings: Mapping[str, object],
     uncounted: Collection[str] = (),
+    files: Mapping[str, Callable[[Path], object]] = NO_FILES,
 ) -> Folder:
     """Create the folder of a corpus from an index, or from the folder of a saved index, which is moved.
 
     `keys` are the metadata keys for titles and documents, and `made_by` identifies the model that embedded the
-    passages. `settings` and `uncounted` are described at :meth:`Corpus.save`.
+    passages. `settings`, `uncounted` and `files` are described at :meth:`Corpus.save`.
     """
     known: dict[str, object] = {} if made_by is None else {"model": made_by.to_json()}
-    return Folder.create(path, index, {**known, **keys.to_json(), **settings}, DocumentTable(keys.source, uncounted))
+    table = DocumentTable(keys.source, uncounted)
+    return Folder.create(path, index, {**known, **keys.to_json(), **settings}, table, files)
 
 
 def sample_corpus(embedder: Embedder | None) -> Corpus:
@@ -575,13 +578,22 @@ class Corpus:
         self._merging.wait(timeout)
 
     def save(
-        self, path: str | os.PathLike[str], settings: Mapping[str, object], uncounted: Collection[str] = ()
+        self,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, object],
+        uncounted: Collection[str] = (),
+        files: Mapping[str, Callable[[Path], object]] = NO_FILES,
     ) -> Folder:
         """Write the corpus to a new or empty folder, and return the folder.
 
-        `settings` are stored in the folder. `uncounted` are metadata keys that digests of passages leave out.
+        `settings` are stored in the folder. `uncounted` are metadata keys that digests of passages leave out. `files`
+        maps the name of a further file to the function that writes it; an incomplete folder cannot be opened.
         """
-        return create_folder(path, self.index, self.keys, self.made_by, settings, uncounted)
+        return create_folder(path, self.index, self.keys, self.made_by, settings, uncounted, files)
+
+    def is_in(self, path: Path) -> bool:
+        """Return True if `path` is the folder in which the corpus is stored."""
+        return self._folder is not None and path.is_dir() and self._folder.path.samefile(path)
 
     def _check_vectors(self) -> None:
         if self._folder is not None and self._store is None and self._folder.vector_store == CHROMA:

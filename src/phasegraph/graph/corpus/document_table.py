@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -17,11 +18,13 @@ from phasegraph.errors import PhasegraphError
 from phasegraph.graph.index.records import PassageRecord, PassageRecords
 from phasegraph.graph.model.storage import packed, unpacked
 
-SOURCE_KEYS = ("source", "file_path", "doc_id", "ref_doc_id")
+SOURCE_KEYS = ("source", "doc_id", "ref_doc_id", "file_path")
 """Metadata keys that may name a passage's document, if the caller gives no key; the first key with a value is used.
 
-The ids come last: LlamaIndex draws a new random id for the same file at each reading.
+A random id is used only if no other key has a value: LlamaIndex draws a new id for the same file at each reading.
 """
+_RANDOM_ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+"""The form of a random UUID (version 4)."""
 _NO_NAME = (None, "", "None")
 """Metadata values that name no document; LlamaIndex writes "None"."""
 KIND, VERSION, BESIDE = "document-table", 1, "documents"
@@ -52,11 +55,11 @@ def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
     >>> document_of({"doc_id": "None", "file_path": "a.md"}), document_of({"page": 3}, "page"), document_of({})
     ('a.md', '3', '')
     """
-    for one in SOURCE_KEYS if key is None else (key,):
-        found = metadata.get(one)
-        if found not in _NO_NAME:
-            return str(found)
-    return ""
+    keys = SOURCE_KEYS if key is None else (key,)
+    names = [str(metadata[one]) for one in keys if metadata.get(one) not in _NO_NAME]
+    if len(names) > 1:
+        return next((name for name in names if not _RANDOM_ID.fullmatch(name)), names[0])
+    return names[0] if names else ""
 
 
 def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
@@ -191,7 +194,7 @@ class DocumentTable:
 
     def _body(self, file: Path) -> dict[str, Any]:
         """Return the settings of the stored table; a table with other settings is computed again."""
-        tried = {} if self._key is not None else {"tried": list(SOURCE_KEYS)}
+        tried = {} if self._key is not None else {"random_ids": "last"}
         return {"of": file.name, "key": self._key, "without": sorted(self._without), **tried}
 
     def _read(self, file: Path, ids: Collection[str]) -> DocumentColumns | None:

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from phasegraph.graph.model.storage import KIND as INDEX
 
 KIND = "passage-folder"
 STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
+NO_FILES: Mapping[str, Callable[[Path], object]] = MappingProxyType({})
 """The name of the state file; the subfolder of the index; the name of the first Chroma collection."""
 _FOLDER_ID, _VECTORS_ID = "folder_id", "vectors_id"
 """Keys of two random ids in the settings: the id of the folder, and the id of its vectors.
@@ -89,11 +90,13 @@ class Folder:
         index: GraphIndex | Path,
         settings: Mapping[str, object],
         table: DocumentTable | None = None,
+        files: Mapping[str, Callable[[Path], object]] = NO_FILES,
     ) -> Folder:
         """Write the index to a new or empty folder, and return the folder.
 
         `index` may also be the folder of a saved index on the same file system; this folder is then moved. If a `table`
-        is given, the document names of the passages are also stored.
+        is given, the document names of the passages are also stored. `files` maps the name of a further file to the
+        function that writes it.
         """
         folder = cls(path)
         check_new(folder.path)
@@ -112,9 +115,12 @@ class Folder:
                 folder._keep_table(table, index if isinstance(index, GraphIndex) else None)
                 folder._version = Version(folder._digest(INSIDE), 0, "", None)
                 folder._stamps = folder._stamps_now()
+                for name, write in files.items():
+                    write(folder.path / name)
                 folder._write_state(0, {_FOLDER_ID: uuid.uuid4().hex, **settings})
             except BaseException as error:
-                (folder.path / STATE).unlink(missing_ok=True)
+                for name in (STATE, *files):
+                    (folder.path / name).unlink(missing_ok=True)
                 shutil.rmtree(folder.path / INSIDE, ignore_errors=True)
                 if isinstance(error, OSError):
                     raise StoreError(f"{folder.path.name}: the folder could not be written: {error}") from error

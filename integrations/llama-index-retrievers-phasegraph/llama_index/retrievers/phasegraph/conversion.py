@@ -191,6 +191,8 @@ class QuestionModel:
         self._model = model
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_model":  # a copy asks for attributes before it has any
+            raise AttributeError(name)
         return getattr(self._model, name)
 
     def get_agg_embedding_from_queries(self, queries: list[str], agg_fn: Callable[..., Any] | None = None) -> Any:

@@ -197,7 +197,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
             Metadata key of a passage's title.
         source_key : str, optional
             Metadata key that names the document of a node. By default, the first of the keys ``source``,
-            ``file_path``, ``doc_id`` and ``ref_doc_id`` (set by LlamaIndex) that a node has.
+            ``doc_id``, ``ref_doc_id`` (set by LlamaIndex) and ``file_path`` that a node has. A random id counts last.
         progress : bool, default True
             Show progress bars for many nodes, if standard error is a terminal.
         **fields
