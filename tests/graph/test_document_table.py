@@ -97,7 +97,7 @@ def test_a_table_of_an_older_version_is_worked_out_again(tmp_path: Path, monkeyp
         ({"ref_doc_id": str(uuid.UUID(int=7, version=4)), "file_path": "a.pdf"}, "a.pdf"),
         ({"ref_doc_id": str(uuid.UUID(int=7, version=1)), "file_path": "a.pdf"}, str(uuid.UUID(int=7, version=1))),
         ({"ref_doc_id": str(uuid.UUID(int=7, version=4))}, str(uuid.UUID(int=7, version=4))),
-        ({"source": str(uuid.UUID(int=7, version=4)), "doc_id": "report"}, "report"),
+        ({"source": str(uuid.UUID(int=7, version=4)), "doc_id": "report"}, str(uuid.UUID(int=7, version=4))),
     ],
 )
 def test_only_a_random_id_gives_way_to_another_name(metadata: dict[str, str], name: str) -> None:

@@ -673,7 +673,7 @@ class CorpusSuite:
         retriever = self.made(self.documents(range(6)), k=3)
         retriever.save(tmp_path / "a")
         self.add(retriever, self.documents([7]))
-        with pytest.raises(InvalidInputError, match=r"'a' is the folder of another retriever.*json"):
+        with pytest.raises(InvalidInputError, match=r"'a' already contains a saved retriever.*json"):
             retriever.save(tmp_path / "a")  # the folder would lack the added passage
         assert len(self.opened(tmp_path / "a").ids()) == 6
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
@@ -32,10 +33,8 @@ class _QuestionVector:
                 go_on()
             try:
                 if self._is_missing(failed):
-                    self._vector = embed()
-            except Exception as error:
-                self._failures.append(error)
-                raise
+                    with self._failing():
+                        self._vector = embed()
             finally:
                 self._lock.release()
         return copy(self._vector)
@@ -44,13 +43,19 @@ class _QuestionVector:
         if self._vector is None:  # a lock of asyncio belongs to one event loop
             failed = len(self._failures)
             async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                try:
-                    if self._is_missing(failed):
+                if self._is_missing(failed):
+                    with self._failing():
                         self._vector = await embed()
-                except Exception as error:
-                    self._failures.append(error)
-                    raise
         return copy(self._vector)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Keep an error of the model for the searches that wait."""
+        try:
+            yield
+        except Exception as error:
+            self._failures.append(error)
+            raise
 
     def _is_missing(self, failed: int) -> bool:
         """Return True if the search must compute the vector.

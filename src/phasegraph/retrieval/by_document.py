@@ -130,7 +130,7 @@ def plan_sync(
     >>> plan.removed, plan.rows
     (('q',), (1,))
     >>> str(plan.counts)
-    '0 documents added, 1 changed, 1 deleted, 0 as they were; 1 passages embedded'
+    '0 documents added, 1 changed, 1 deleted, 0 as they were; 1 passage embedded'
     """
     stored = _joined(documents.values(), digests.values())
     wanted = _joined(given.documents, given.digests)

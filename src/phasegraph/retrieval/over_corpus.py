@@ -259,8 +259,8 @@ class FusedPassages(KeptPassages):
         Raises
         ------
         InvalidInputError
-            If `path` is a folder of other files or of another retriever, or if JSON cannot store the metadata or the
-            tokenizer of the passages.
+            If the retriever owns passages, and `path` is a folder of other files or of another retriever, or if JSON
+            cannot store the metadata or the tokenizer of the passages.
         StoreError
             If the folder cannot be written.
 
@@ -282,8 +282,8 @@ class FusedPassages(KeptPassages):
             return
         if (place / STATE).is_file():
             raise InvalidInputError(
-                f"{place.name!r} is the folder of another retriever: choose a new or empty folder, or a path that ends "
-                "in .json to write only the pipeline"
+                f"{place.name!r} already contains a saved retriever, whose passages may differ: choose a new or empty "
+                "folder, or a path that ends in .json to write only the pipeline"
             )
         store = corpus.state.store
         if store is not None and not isinstance(store, RenewableStore):

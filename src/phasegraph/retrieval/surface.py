@@ -112,9 +112,9 @@ class Calibrating:
         file = path / PIPELINE if path.is_dir() else path
         try:
             make_folder(file.parent)
+            self._engine.pipeline.save(file)
         except OSError as error:
-            raise StoreError(f"{file.parent}: the folder could not be created: {error}") from error
-        self._engine.pipeline.save(file)
+            raise StoreError(f"{file}: the pipeline could not be written: {error}") from error
 
     def load_pipeline(self, path: str | os.PathLike[str]) -> Self:
         """Use the pipeline that :meth:`save` wrote to a file or to a retriever's folder.

@@ -593,7 +593,7 @@ class Corpus:
 
     def is_in(self, path: Path) -> bool:
         """Return True if `path` is the folder in which the corpus is stored."""
-        return self._folder is not None and path.is_dir() and self._folder.path.samefile(path)
+        return self._folder is not None and self._folder.is_at(path)
 
     def _check_vectors(self) -> None:
         if self._folder is not None and self._store is None and self._folder.vector_store == CHROMA:

@@ -21,7 +21,8 @@ from phasegraph.graph.model.storage import packed, unpacked
 SOURCE_KEYS = ("source", "doc_id", "ref_doc_id", "file_path")
 """Metadata keys that may name a passage's document, if the caller gives no key; the first key with a value is used.
 
-A random id is used only if no other key has a value: LlamaIndex draws a new id for the same file at each reading.
+A random id under ``doc_id`` or ``ref_doc_id`` is used only if no other key has a value, because LlamaIndex draws a new
+id for the same file at each reading.
 """
 _RANDOM_ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The form of a random UUID (version 4)."""
@@ -50,16 +51,21 @@ class DocumentColumns(NamedTuple):
 def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
     """Return the name of a passage's document from its metadata, or "" if the metadata name no document.
 
-    `key` is the metadata key of the name; with None, the usual keys (`SOURCE_KEYS`) are tried in order.
+    `key` is the metadata key of the name; with None, the usual keys (`SOURCE_KEYS`) are tried in order, and then random
+    ids.
 
     >>> document_of({"doc_id": "None", "file_path": "a.md"}), document_of({"page": 3}, "page"), document_of({})
     ('a.md', '3', '')
     """
-    keys = SOURCE_KEYS if key is None else (key,)
-    names = [str(metadata[one]) for one in keys if metadata.get(one) not in _NO_NAME]
-    if len(names) > 1:
-        return next((name for name in names if not _RANDOM_ID.fullmatch(name)), names[0])
-    return names[0] if names else ""
+    random = ""
+    for one in SOURCE_KEYS if key is None else (key,):
+        found = metadata.get(one)
+        if found in _NO_NAME:
+            continue
+        if key is not None or not one.endswith("doc_id") or not _RANDOM_ID.fullmatch(str(found)):
+            return str(found)
+        random = random or str(found)
+    return random
 
 
 def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
@@ -83,7 +89,7 @@ def _json_of(metadata: Mapping[str, Any]) -> str:
 class DocumentTable:
     """The document name and content digest of every passage, updated when the corpus changes.
 
-    `key` is the metadata key that names a document; None means the first of `SOURCE_KEYS` with a value. `without` are
+    `key` is the metadata key that names a document; None means the keys of :func:`document_of`. `without` are
     metadata keys that the digest leaves out. If passage records are packed in a memory-mapped file, the names and
     digests of these passages are stored in a bundle next to this file.
     """

@@ -32,8 +32,8 @@ from phasegraph.graph.model.storage import KIND as INDEX
 
 KIND = "passage-folder"
 STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
-NO_FILES: Mapping[str, Callable[[Path], object]] = MappingProxyType({})
 """The name of the state file; the subfolder of the index; the name of the first Chroma collection."""
+NO_FILES: Mapping[str, Callable[[Path], object]] = MappingProxyType({})
 _FOLDER_ID, _VECTORS_ID = "folder_id", "vectors_id"
 """Keys of two random ids in the settings: the id of the folder, and the id of its vectors.
 
@@ -126,6 +126,12 @@ class Folder:
                     raise StoreError(f"{folder.path.name}: the folder could not be written: {error}") from error
                 raise
         return folder
+
+    def is_at(self, path: Path) -> bool:
+        """Return True if `path` is this folder, and no other folder has taken its place."""
+        if not (path / STATE).is_file() or not self.path.is_dir() or not self.path.samefile(path):
+            return False
+        return Folder(path).settings.get(_FOLDER_ID) == self.settings.get(_FOLDER_ID)
 
     @property
     def settings(self) -> dict[str, object]:
