@@ -59,7 +59,7 @@ class _StoreSearch:
     def for_scores(self) -> dict[str, Any]:
         """Return the arguments of a second search, which returns the scores of the documents that the first chose.
 
-        They are the arguments of the first search without those that choose among its hits, and with a larger `k`.
+        The second search has a larger `k`, and no argument that chooses among the hits.
         """
         kept = {key: value for key, value in self.arguments.items() if key not in MEMBERSHIP_ONLY}
         depth = 0 if "score_threshold" in self.arguments else self.arguments.get("fetch_k", _FETCHED)
