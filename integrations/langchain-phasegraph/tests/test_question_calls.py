@@ -3,26 +3,18 @@
 import asyncio
 import contextvars
 import re
-import zlib
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
+from tests.suites.question_calls import NOTE, QUERY, TEXTS, vector_of_words
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
 from langchain_phasegraph.search_by_vector import search_by_vector
 from phasegraph._support.shared import OVER
 from phasegraph.errors import PhasegraphWarning
 
-QUERY = "Where was the director of Vertigo born?"
-TEXTS = {
-    "Vertigo": "Vertigo is a film by Alfred Hitchcock.",
-    "Alfred Hitchcock": "Alfred Hitchcock was born in Leytonstone.",
-    "Leytonstone": "Leytonstone is a part of London.",
-    "Oslo": "Oslo is a city in Norway.",
-}
-NOTE = "the embedding of the question failed (OSError), so the walk used only names and words"
 FAILED = r"source 'vector' failed \(OSError\)"
 
 
@@ -36,20 +28,14 @@ class Model(Embeddings):
     def __init__(self):
         self.asked, self.fails = [], False
 
-    def _of(self, text):
-        counts = [0.1] * 64
-        for word in re.findall(r"\w+", text.lower()):
-            counts[zlib.crc32(word.encode()) % 64] += 1.0
-        return counts
-
     def embed_documents(self, texts):
-        return [self._of(text) for text in texts]
+        return [vector_of_words(text) for text in texts]
 
     def embed_query(self, text):
         self.asked.append(text)
         if self.fails:
             raise OSError("401 invalid api key")
-        return self._of(text)
+        return vector_of_words(text)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import re
-import zlib
 from typing import Any
 
 import pytest
@@ -12,19 +11,11 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from tests.suites.question_calls import NOTE, QUERY, TEXTS, vector_of_words
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
 from llama_index.retrievers.phasegraph.conversion import QuestionModel
 from phasegraph.errors import PhasegraphWarning
-
-QUERY = "Where was the director of Vertigo born?"
-TEXTS = {
-    "Vertigo": "Vertigo is a film by Alfred Hitchcock.",
-    "Alfred Hitchcock": "Alfred Hitchcock was born in Leytonstone.",
-    "Leytonstone": "Leytonstone is a part of London.",
-    "Oslo": "Oslo is a city in Norway.",
-}
-NOTE = "the embedding of the question failed (OSError), so the walk used only names and words"
 
 
 class Model(BaseEmbedding):
@@ -34,10 +25,7 @@ class Model(BaseEmbedding):
     fails: bool = False
 
     def _get_text_embedding(self, text):
-        counts = [0.1] * 64
-        for word in re.findall(r"\w+", text.lower()):
-            counts[zlib.crc32(word.encode()) % 64] += 1.0
-        return counts
+        return vector_of_words(text)
 
     def _get_query_embedding(self, query):
         self.asked.append(query)
