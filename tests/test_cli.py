@@ -193,7 +193,7 @@ def test_a_command_that_cannot_be_imported_does_not_break_the_others(tmp_path):
     run = tmp_path / "vector.run"
     run.write_text("q1 Q0 a 1 2.0 x\n", encoding="utf-8")
     code = (
-        "import sys; sys.modules['phasegraph.apps.cli.tune'] = None; from phasegraph.apps.cli import main; "
+        "import sys; sys.modules['phasegraph.apps.cli.commands.tune'] = None; from phasegraph.apps.cli import main; "
         "sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "fuse", str(run), "--out", str(tmp_path / "fused.run")]

@@ -14,6 +14,15 @@ from typer.main import get_command
 from phasegraph.apps.cli import main
 from phasegraph.apps.cli.app import COMMANDS, app
 from phasegraph.apps.cli.output import show_table
+from phasegraph.apps.server.connections import MOST_CONNECTIONS
+from phasegraph.apps.server.view import LONGEST_QUERY
+from phasegraph.apps.server.web import MOST_REQUESTS
+from phasegraph.evaluation.ablation import STAGES
+from phasegraph.evaluation.protocol import PROTOCOLS
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
+from phasegraph.fusion.pipeline import PIPELINE_NAMES
+from phasegraph.reading.kinds import named
+from phasegraph.sources.settings import CALL_TIMEOUT
 
 
 def said(capsys) -> str:
@@ -95,6 +104,45 @@ def test_help_and_mistyped_commands_do_not_import_numpy_scipy_or_the_graph(argum
     )
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
     assert done.stdout.endswith("imported: []\n"), done.stdout + done.stderr
+
+
+def test_the_options_of_the_commands_are_read_without_numpy_scipy_or_the_graph() -> None:
+    program = (
+        "import sys; from typer.main import get_command; from phasegraph.apps.cli.app import COMMANDS, app; "
+        "read = [get_command(app).get_command(None, name) for name in COMMANDS]; "
+        "print(len(read), [name for name in ('numpy', 'scipy', 'phasegraph.graph') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == f"{len(COMMANDS)} []\n", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        *((name, "fetch_k", DEFAULT_LIMIT) for name in ("evaluate", "tune", "explain")),
+        ("serve", "timeout", CALL_TIMEOUT),
+        ("serve", "max_query_length", LONGEST_QUERY),
+        ("serve", "max_requests", MOST_REQUESTS),
+        ("serve", "max_connections", MOST_CONNECTIONS),
+    ],
+)
+def test_a_default_is_the_default_of_the_library(name, option, value) -> None:
+    (found,) = (one for one in get_command(app).get_command(None, name).params if one.name == option)
+    assert found.default == value
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "listed"),
+    [
+        ("evaluate", "protocol", ", ".join(PROTOCOLS)),
+        ("evaluate", "stages", f"{', '.join(STAGES)} or all"),
+        ("fuse", "rule", f"One of {', '.join(PIPELINE_NAMES)}."),
+        ("index", "corpus", f"({named()})"),
+    ],
+)
+def test_a_help_text_lists_the_names_of_the_library(name, option, listed) -> None:
+    (found,) = (one for one in get_command(app).get_command(None, name).params if one.name == option)
+    assert listed in found.help
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -52,7 +52,7 @@ class Figure:
     quick: bool = False
 
 
-EVALUATE = "src/phasegraph/apps/cli/evaluate.py"
+EVALUATE = "src/phasegraph/apps/cli/commands/evaluate.py"
 JSON = ("--json", "{json}")
 BUNDLED, MANUAL = "data/musique-openie", "data/postgresql"
 ORDINARY = ("perlfaq", "gitdocs", "pycode", "man-fr", "scifact")
@@ -111,7 +111,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         ),
         "example": Figure(
             {"": ("phasegraph", "explain", BUNDLED, "2hop__205146_62031", "--json", "{json}")},
-            ("src/phasegraph/apps/cli/explain.py",),
+            ("src/phasegraph/apps/cli/commands/explain.py",),
             (BUNDLED,),
             {"example": ("README.md", guides.example)},
             quick=True,

@@ -1,4 +1,4 @@
-"""The command-line application; the module of a command is imported when the command is called."""
+"""The command-line application; the options of a command are imported when the command is named."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The group of all commands; each command is a function in its own module."""
+    """The group of all commands; each command is a function in its own module of ``commands``."""
 
     _listing = False
 
@@ -104,12 +104,13 @@ class Commands(TyperGroup):
         if self._listing:
             return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
         alone = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-        module = _NAMED_APART.get(cmd_name, cmd_name)
-        alone.command(cmd_name, cls=Command)(getattr(import_module(f"phasegraph.apps.cli.{module}"), module))
+        name = _NAMED_APART.get(cmd_name, cmd_name)
+        module = import_module(f"phasegraph.apps.cli.commands.{name}")
+        alone.command(cmd_name, cls=Command)(getattr(module, name))
         found = get_command(alone)
         if not isinstance(found, TyperCommand):
             return None
-        panels: Mapping[str, Collection[str]] = getattr(import_module(f"phasegraph.apps.cli.{module}"), "PANELS", {})
+        panels: Mapping[str, Collection[str]] = getattr(module, "PANELS", {})
         for panel, names in panels.items():
             for parameter in found.params:
                 if parameter.name in names:

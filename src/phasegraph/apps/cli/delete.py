@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from pathlib import Path
 
 import typer
 
 from phasegraph._support.text import counted
 from phasegraph.apps.cli.documents import opened_folder
-from phasegraph.apps.cli.output import SyncedFolder, console, only_with
+from phasegraph.apps.cli.output import console, only_with
 
 
-def delete(
-    folder: SyncedFolder,
-    where: Annotated[
-        list[str],
-        typer.Option(metavar="KEY=VALUE", help="Delete the passages with this metadata (repeatable: all must match)."),
-    ],
-    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
-) -> None:
-    """Delete the passages with the given metadata from a folder: --where source=notes/old.md deletes a document."""
+def run(folder: Path, where: list[str], yes: bool) -> None:
+    """Run ``phasegraph delete``; the parameters are the options of the command."""
     only = only_with(where, "--where")
     found = opened_folder(folder)
     ids = found.ids(where=only)

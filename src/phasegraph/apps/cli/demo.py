@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib.resources import as_file, files
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from phasegraph.apps.cli.index import sizes_of
-from phasegraph.apps.cli.output import OpenPage, Port, console, stage
+from phasegraph.apps.cli.output import console, stage
 from phasegraph.apps.cli.try_out import show_page
 from phasegraph.apps.inspector.inspector import Asked, Inspector
 from phasegraph.apps.inspector.server import check_installed
@@ -52,18 +50,8 @@ def _installed_model() -> Any:
         return None
 
 
-def demo(
-    ask: Annotated[
-        str | None, typer.Option(metavar="QUESTION", help="Open the page with the answer to this question.")
-    ] = None,
-    port: Port = 0,
-    open_it: OpenPage = None,
-) -> None:
-    """Explain an answer over the bundled data: passages of Wikipedia and questions of MuSiQue.
-
-    The page opens on a question whose answer is one step away from the passage that the question names. Your own
-    questions are answered with vectors if minilm is installed, otherwise by words and the graph.
-    """
+def run(ask: str | None, port: int, open_it: bool | None) -> None:
+    """Run ``phasegraph demo``; the parameters are the options of the command."""
     check_installed()
     data = demo_data()
     index = stage("building the graph", lambda: GraphIndex.build(data.passages, embeddings=data.passage_vectors))

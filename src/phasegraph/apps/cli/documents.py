@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from phasegraph._support.serialization import MANIFEST
 from phasegraph._support.text import counted, legible
-from phasegraph.apps.cli.output import JsonTo, SyncedFolder, check_outputs, write_json
+from phasegraph.apps.cli.output import check_outputs, write_json
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.corpus.folder import STATE
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 
-def documents(
-    folder: SyncedFolder,
-    near_duplicates: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            min=0.01,
-            max=1.0,
-            help="Instead list pairs of documents that have at least this share of their four-word sequences in "
-            "common, such as 0.8.",
-        ),
-    ] = None,
-    json_to: JsonTo = None,
-) -> None:
-    """List the documents of a folder with the numbers of their passages, or list pairs of near-duplicates."""
+def run(folder: Path, near_duplicates: float | None, json_to: str | None) -> None:
+    """Run ``phasegraph documents``; the parameters are the options of the command."""
     check_outputs(json=json_to)
     opened = opened_folder(folder)
     if near_duplicates is not None:

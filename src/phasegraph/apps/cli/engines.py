@@ -6,45 +6,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from phasegraph.apps.cli.options import Engine
 from phasegraph.distributed.building import Run
 from phasegraph.distributed.local import engine_of
 from phasegraph.errors import needed
-
-
-class Engine(StrEnum):
-    """The names of the engines that process shards."""
-
-    local = "local"
-    ray = "ray"
-    spark = "spark"
-
-
-EngineName = Annotated[
-    Engine | None,
-    typer.Option(
-        "--engine",
-        help="Split the work into shards, and run them in processes on this machine (local), on Ray (the cluster at "
-        "RAY_ADDRESS, or a local cluster), or on Spark.",
-    ),
-]
-Shards = Annotated[int | None, typer.Option("--shards", min=1, help="With --engine: number of shards.")]
-Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="With --engine: number of processes; default one per core.")
-]
-WorkFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--work",
-        help="With --engine: folder for finished shards, which an interrupted build uses again; default OUT.work.",
-        file_okay=False,
-    ),
-]
 
 
 @contextmanager

@@ -7,10 +7,9 @@ and without its stages. With --protocol, a benchmark's rules decide which differ
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -30,18 +29,10 @@ from phasegraph.apps.cli.evaluate_report import write_pictures
 from phasegraph.apps.cli.naming import say_old_name
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
-    Embedder,
-    FetchK,
-    GraphDir,
-    JsonTo,
-    PipelineFile,
-    SpanOverlap,
     check_dataset,
     check_heeded,
     check_named,
     check_outputs,
-    file_option,
-    folder_option,
     kept_graph,
     load_embedder,
     load_object,
@@ -56,7 +47,7 @@ from phasegraph.apps.cli.system_choice import KNOWN, added_systems, chosen_syste
 from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphWarning
 from phasegraph.evaluation import Evaluation
 from phasegraph.evaluation import evaluate as measure_retrievers
-from phasegraph.evaluation.ablation import STAGES, ablate, published_ablation
+from phasegraph.evaluation.ablation import ablate, published_ablation
 from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.experiment import TWO, Answers, System, Table, compare, run_systems, run_within
@@ -64,260 +55,193 @@ from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, PA
 from phasegraph.evaluation.predicted_answers import answer_table, read_answers
 from phasegraph.evaluation.protocol import PROTOCOLS, Protocol, parts_of
 from phasegraph.evaluation.recommendation import best_simple, recommendation_of
-from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
+from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
 from phasegraph.lexical import tokenizer_of
 from phasegraph.sources.protocol import one_line
 
-JudgedFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATASET_DIR",
-        help="A folder with corpus, queries and embeddings; with --retriever or --ablate also a file.",
-        exists=True,
-    ),
-]
 BESIDE_RETRIEVERS = ("folder", "retriever", "corpus", "id_key", "measures", "json_to", "rows_to")
 MRR = Measure("MRR", 10)
-Retrievers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--retriever",
-        metavar="MODULE:OBJECT",
-        help="Measure your own retriever: LangChain's, LlamaIndex's, a source or a function (repeatable).",
-    ),
-]
-Systems = Annotated[
-    str,
-    typer.Option(
-        help="Comma-separated names of systems, 'usual' or 'all'. A fusion such as rrf fuses vectors and the walk; "
-        "rrf-words fuses vectors and BM25; rrf-three fuses all three."
-    ),
-]
-CorpusFile = Annotated[
-    Path | None,
-    file_option("With --retriever: the corpus (JSONL). The table then counts returned ids that are not in the corpus."),
-]
-IdKey = Annotated[
-    str | None,
-    typer.Option(help="With --retriever: the metadata key or attribute of a hit that contains the id of its passage."),
-]
-CalibrateOn = Annotated[
-    Path | None,
-    folder_option(
-        "Add the row 'calibrated': the default pipeline, fitted on the queries of this folder, without their labels."
-    ),
-]
-Predictions = Annotated[list[Path] | None, file_option("File of predicted answers, to measure EM and F1 (repeatable).")]
-ProtocolName = Annotated[
-    str | None, typer.Option("--protocol", help=f"Measure by the rules of a benchmark: {', '.join(PROTOCOLS)}.")
-]
-DevSet = Annotated[
-    Path | None, folder_option("With --protocol: the folder of the dev split, if DATASET_DIR does not contain it.")
-]
-OffTopic = Annotated[
-    Path | None,
-    folder_option(
-        "Also ask the questions of this folder, which the corpus does not answer. Add abstain_auc: how well each "
-        "system's confidence separates them from the other questions."
-    ),
-]
-Unanswerable = Annotated[
-    bool,
-    typer.Option(
-        "--unanswerable",
-        help="Remove the gold passages of each half of the questions in turn. Add abstain_auc: how well each "
-        "system's confidence shows that the answer is missing.",
-    ),
-]
-RowsTo = Annotated[
-    Path | None,
-    typer.Option(
-        "--rows", help="Write the returned ids and the measures of each query to this JSONL file.", dir_okay=False
-    ),
-]
-Ablated = Annotated[
-    str | None,
-    typer.Option(
-        "--ablate",
-        help=f"Measure a pipeline with these stages, and then without each of these stages: {', '.join(STAGES)} or "
-        "all. DATASET_DIR may also be a JSON file of published values per query.",
-    ),
-]
-ReportTo = Annotated[
-    Path | None, typer.Option("--report", help="Write a report page with pictures into this folder.", file_okay=False)
-]
-PANELS = {
-    "Systems": (
-        "systems", "baseline", "pipeline", "calibrate_on", "fetch_k", "graph", "tokenizer", "embedder", "stages",
-    ),
-    "Your own retrievers": ("retriever", "corpus", "id_key"),
-    "Measures": ("measures", "span_overlap", "by", "within", "predictions", "protocol", "dev_set"),
-    "Questions without an answer": ("off_topic", "unanswerable"),
-    "Output": ("json_to", "rows_to", "report_to"),
-}  # fmt: skip
-"""The options of the command, by the heading under which the help lists them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemOptions:
+    """The options of ``phasegraph evaluate`` under the heading "Systems": the systems and how they search."""
+
+    systems: str
+    baseline: str
+    pipeline: Path | None
+    calibrate_on: Path | None
+    fetch_k: int
+    graph: Path | None
+    tokenizer: str
+    embedder: str | None
+    stages: str | None
+
+    def chosen(self) -> tuple[list[str], str]:
+        """Return the names of the systems to compare, and the name of the baseline, which is among them."""
+        added = ["tuned"] * (self.pipeline is not None) + ["calibrated"] * (self.calibrate_on is not None)
+        baseline = new_system(self.baseline, say_old_name)
+        return chosen_systems(self.systems, baseline, added), baseline
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverOptions:
+    """The options under the heading "Your own retrievers"."""
+
+    retriever: Sequence[str] | None
+    corpus: Path | None
+    id_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """The options under the heading "Measures": the measures, and the queries and passages that they read."""
+
+    measures: str
+    span_overlap: float | None
+    by: str | None
+    within: str | None
+    predictions: Sequence[Path] | None
+    protocol: str | None
+    dev_set: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnansweredOptions:
+    """The options under the heading "Questions without an answer"."""
+
+    off_topic: Path | None
+    unanswerable: bool
+
+    @property
+    def asked(self) -> bool:
+        """Whether questions without an answer are asked."""
+        return self.off_topic is not None or self.unanswerable
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """The options under the heading "Output": where to write the result, the rows and the report."""
+
+    json_to: str | None
+    rows_to: Path | None
+    report_to: Path | None
+
+
+def run(
+    context: typer.Context,
+    folder: Path,
+    systems: SystemOptions,
+    own: RetrieverOptions,
+    measured: MeasureOptions,
+    unanswered: UnansweredOptions,
+    to: OutputOptions,
+) -> None:
+    """Run ``phasegraph evaluate``: measure an ablation, the user's retrievers, or systems on the queries."""
+    check_dataset(folder)
+    if systems.stages is not None:
+        check_heeded(context, "--ablate", {"folder", "stages", "fetch_k", "graph", "json_to"})
+        show_ablation(folder, names_in(systems.stages), systems.fetch_k, systems.graph, to.json_to)
+        return
+    if own.retriever:
+        goals = tuple(map(ranked_measure, names_in(measured.measures)))
+        check_heeded(context, "--retriever", BESIDE_RETRIEVERS)
+        evaluate_retrievers(own.retriever, folder, own.corpus, own.id_key, goals, to.json_to, to.rows_to)
+        return
+    if own.corpus is not None or own.id_key is not None:
+        raise typer.BadParameter("--corpus and --id-key need a --retriever")
+    _check_together(folder, systems, measured, unanswered, to)
+    compare_systems(folder, systems, measured, unanswered, to)
 
 
 def _check_together(
-    folder: Path,
-    within: str | None,
-    graph: Path | None,
-    report_to: Path | None,
-    off_topic: Path | None,
-    unanswerable: bool,
+    folder: Path, systems: SystemOptions, measured: MeasureOptions, unanswered: UnansweredOptions, to: OutputOptions
 ) -> None:
     """Raise BadParameter if `folder` is a file, or if options exclude each other, such as --within and --graph."""
     if not folder.is_dir():
         raise typer.BadParameter(f"DATASET_DIR must be a folder unless --retriever is given; got the file {folder}")
-    if within is not None and (graph is not None or report_to is not None):
+    if measured.within is not None and (systems.graph is not None or to.report_to is not None):
         raise typer.BadParameter("--within builds a graph for each value of the field: leave out --graph and --report")
-    if off_topic is not None and unanswerable:
+    if unanswered.off_topic is not None and unanswered.unanswerable:
         raise typer.BadParameter("--off-topic and --unanswerable exclude each other: give one of them")
-    if within is not None and (off_topic is not None or unanswerable):
+    if measured.within is not None and unanswered.asked:
         raise typer.BadParameter(
             "--within searches one part of the corpus at a time: leave out --off-topic and --unanswerable"
         )
 
 
-def evaluate(
-    context: typer.Context,
-    folder: JudgedFile,
-    retriever: Retrievers = None,
-    corpus: CorpusFile = None,
-    id_key: IdKey = None,
-    systems: Systems = "usual",
-    pipeline: PipelineFile = None,
-    calibrate_on: CalibrateOn = None,
-    fetch_k: FetchK = DEFAULT_LIMIT,
-    baseline: Annotated[str, typer.Option(help="The system with which all other systems are compared.")] = "vector",
-    measures: Annotated[str, typer.Option(help="Additional measures, such as nDCG@10,MRR@10.")] = "",
-    graph: GraphDir = None,
-    tokenizer: Annotated[
-        str, typer.Option(help="The tokenizer of BM25 and of the graph; same values as for phasegraph index.")
-    ] = "english",
-    embedder: Embedder = None,
-    span_overlap: SpanOverlap = None,
-    by: Annotated[
-        str | None,
-        typer.Option(help="Also print the means for each value of a field of the queries, such as collection_id."),
-    ] = None,
-    within: Annotated[
-        str | None,
-        typer.Option(help="Search for each query only the passages with the same value of this field as the query."),
-    ] = None,
-    predictions: Predictions = None,
-    protocol: ProtocolName = None,
-    dev_set: DevSet = None,
-    off_topic: OffTopic = None,
-    unanswerable: Unanswerable = False,
-    json_to: JsonTo = None,
-    rows_to: RowsTo = None,
-    report_to: ReportTo = None,
-    stages: Ablated = None,
+def compare_systems(
+    folder: Path, systems: SystemOptions, measured: MeasureOptions, unanswered: UnansweredOptions, to: OutputOptions
 ) -> None:
-    """Measure systems on a folder of queries, passages and embeddings, and print one table with exact tests.
-
-    For each measure, the row best-simple shows the best value of the simple systems. These are vectors alone, BM25
-    alone, and the fusions that the frameworks offer, of two or three of vectors, BM25 and the walk. The last line
-    recommends plain vectors, a fusion or the default, from the figures and their intervals. PageRecall, Pages and MRR
-    are measured if questions have the field pages, and passages the field source.
-
-    With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause.
-
-    A saved pipeline adds the row 'tuned'. The baseline is always a row. With --protocol, the tables show the part of
-    the queries that the protocol tests. With --retriever, your own retrievers are measured instead of the systems. With
-    --ablate, one pipeline is measured with and without its stages; simple functions replace the models.
-    """
-    check_dataset(folder)
-    if stages is not None:
-        check_heeded(context, "--ablate", {"folder", "stages", "fetch_k", "graph", "json_to"})
-        show_ablation(folder, names_in(stages), fetch_k, graph, json_to)
-        return
-    if retriever:
-        goals = tuple(map(ranked_measure, names_in(measures)))
-        check_heeded(context, "--retriever", BESIDE_RETRIEVERS)
-        evaluate_retrievers(retriever, folder, corpus, id_key, goals, json_to, rows_to)
-        return
-    if corpus is not None or id_key is not None:
-        raise typer.BadParameter("--corpus and --id-key need a --retriever")
-    _check_together(folder, within, graph, report_to, off_topic, unanswerable)
-    rules = protocol_of(protocol, dev_set)
-    added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
-    baseline = new_system(baseline, say_old_name)
-    names = chosen_systems(systems, baseline, added)
-    of_protocol, lacking = ([], []) if rules is None else protocol_measures(rules)
-    further = [*of_protocol, *map(ranked_measure, names_in(measures))]
-    check_outputs(json=json_to, rows=rows_to)
-    tokenizer_of(tokenizer)
-    kept = kept_graph(graph)
-    questions = read_questions(folder, dev_set, span_overlap, rules)
+    """Compare systems on the queries of a folder, print the tables, and write the requested files."""
+    rules = protocol_of(measured.protocol, measured.dev_set)
+    names, baseline = systems.chosen()
+    further, lacking = further_measures(measured.measures, rules)
+    check_outputs(json=to.json_to, rows=to.rows_to)
+    tokenizer_of(systems.tokenizer)
+    kept = kept_graph(systems.graph)
+    questions = read_questions(folder, measured, rules)
     whole, tested = questions.whole, questions.tested
-    labels = [] if by is None else labels_of(tested, by)
-    predicted = read_answers(predictions or (), whole, *(() if questions.dev is None else (questions.dev,)))
+    model = load_embedder(systems.embedder)
     inputs = ExperimentInput(
-        whole, fetch_k, graph=kept, progress=progress, tokenizer=tokenizer, embedder=load_embedder(embedder)
+        whole, systems.fetch_k, graph=kept, progress=progress, tokenizer=systems.tokenizer, embedder=model
     )
-    others = None if off_topic is None else load_dataset(off_topic)
-    if others is not None and kept is None:
-        inputs = replace(inputs, graph=graph_of(whole, tokenizer))  # build the graph once for both question sets
+    off_topic = None if unanswered.off_topic is None else load_dataset(unanswered.off_topic)
+    if off_topic is not None and kept is None:
+        inputs = replace(inputs, graph=graph_of(whole, systems.tokenizer))  # build it once for both question sets
     printed = printed_measures(whole, further)
-    known = KNOWN | added_systems(pipeline, calibrate_on, whole, fetch_k)
-    trial = Trial([known[name] for name in names], tuple(dict.fromkeys([*printed, MRR])), baseline, within, fetch_k)
+    known = KNOWN | added_systems(systems.pipeline, systems.calibrate_on, whole, systems.fetch_k)
+    measures = tuple(dict.fromkeys([*printed, MRR]))
+    trial = Trial([known[name] for name in names], measures, baseline, measured.within, systems.fetch_k)
     answers, left_out = trial.answers(inputs)
     table = trial.table(answers, tested, [*lacking, *left_out])
-    output = Output(table.to_dict() | {"within": within}, [main_sheet(table, printed, within)])
+    output = Output(table.to_dict() | {"within": measured.within}, [main_sheet(table, printed, measured.within)])
     if best_simple(table):
         output.add("best_simple", against_simple(table, best_simple(table), printed))
-    answered = answer_table(predicted, tested, baseline) if predicted else None
-    if answered is not None:
-        output.add("answers", (answered.to_dict(), answer_sheet(answered)))
-    if rules is not None and questions.signs is not None:
-        if questions.dev is not None:
-            answers, _ = trial.answers(replace(inputs, dataset=questions.signs, graph=None))
-        judged = protocol_part(table, trial.table(answers, questions.signs), rules.measures[0], rules, questions.parts)
-        output.add("protocol", judged)
-        if answered is not None:
-            signs = answer_table(predicted, questions.signs, baseline)
-            output.add("protocol_answers", protocol_part(answered, signs, rules.answer_measure, rules, questions.parts))
-    if by is not None:
-        output.add("by", means_by(table, labels, by, further[0] if further else Measure("Recall", 10)))
-    if off_topic is not None or unanswerable:
-        output.add_abstention(
-            ask_unanswerable(inputs, trial.systems) if others is None else ask_off_topic(inputs, trial.systems, others),
-            table,
-        )
-    to = output.show(recommendation_of(table), table, json_to)
-    if rows_to is not None:
-        table.write_rows(rows_to)
-    if report_to is not None:
-        page = write_pictures(report_to, replace(inputs, dataset=tested), table, output.sheets[0], trial.systems)
-        to.print(f"report: {page}")
+    add_answers_and_protocol(output, questions, trial, inputs, answers, table)
+    if measured.by is not None:
+        goal = further[0] if further else Measure("Recall", 10)
+        output.add("by", means_by(table, questions.labels, measured.by, goal))
+    if off_topic is not None:
+        output.add_abstention(ask_off_topic(inputs, trial.systems, off_topic), table)
+    if unanswered.unanswerable:
+        output.add_abstention(ask_unanswerable(inputs, trial.systems), table)
+    shown = output.show(recommendation_of(table), table, to.json_to)
+    if to.rows_to is not None:
+        table.write_rows(to.rows_to)
+    if to.report_to is not None:
+        page = write_pictures(to.report_to, replace(inputs, dataset=tested), table, output.sheets[0], trial.systems)
+        shown.print(f"report: {page}")
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
     """The data sets of one evaluation: the whole data set, that of ``--dev-set``, and the parts of a protocol.
 
-    Without a protocol, `tested` is the whole data set, and `signs` is None. With a protocol, a difference in `tested`
-    must have the same sign in `signs`, and `parts` names the two parts.
+    Without a protocol (`rules`), `tested` is the whole data set, and `signs` is None. With a protocol, a difference in
+    `tested` must have the same sign in `signs`, and `parts` names the two parts. `labels` are the values of the field
+    of ``--by`` in `tested`, and `predicted` the predicted answers by system and query id.
     """
 
+    rules: Protocol | None
     whole: Dataset
     dev: Dataset | None
     tested: Dataset
     signs: Dataset | None
     parts: tuple[str, str]
+    labels: Sequence[str]
+    predicted: Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
-def read_questions(folder: Path, dev_set: Path | None, span_overlap: float | None, rules: Protocol | None) -> Questions:
-    """Read the data sets of two folders, and divide their queries by a protocol; `dev_set` and `rules` may be None."""
+def read_questions(folder: Path, measured: MeasureOptions, rules: Protocol | None) -> Questions:
+    """Read the data sets and the predicted answers, and divide the queries by the protocol `rules`, if there is one."""
     share = DEFAULT_OVERLAP if rules is None else rules.span_overlap
-    whole = open_dataset(folder, span_overlap, default=share)
-    dev = None if dev_set is None else open_dataset(dev_set, span_overlap, default=share)
-    if rules is None:
-        return Questions(whole, dev, whole, None, ("", ""))
-    tested, signs, first, second = parts_of(whole, rules, dev)
-    return Questions(whole, dev, tested, signs, (first, second))
+    whole = open_dataset(folder, measured.span_overlap, default=share)
+    dev = None if measured.dev_set is None else open_dataset(measured.dev_set, measured.span_overlap, default=share)
+    tested, signs, first, second = (whole, None, "", "") if rules is None else parts_of(whole, rules, dev)
+    labels = [] if measured.by is None else labels_of(tested, measured.by)
+    predicted = read_answers(measured.predictions or (), *([whole] if dev is None else [whole, dev]))
+    return Questions(rules, whole, dev, tested, signs, (first, second), labels, predicted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +282,33 @@ class Trial:
             groups=dataset.groups,
             corpus=dataset.contents,
         )
+
+
+def add_answers_and_protocol(
+    output: Output,
+    questions: Questions,
+    trial: Trial,
+    inputs: ExperimentInput,
+    answers: Sequence[Answers],
+    table: Table,
+) -> None:
+    """Add the table of the predicted answers, and the tables of the protocol, if the questions have them.
+
+    `answers` are the answers to the questions of `inputs`, and `table` is their table.
+    """
+    rules, signs, predicted = questions.rules, questions.signs, questions.predicted
+    answered = answer_table(predicted, questions.tested, trial.baseline) if predicted else None
+    if answered is not None:
+        output.add("answers", (answered.to_dict(), answer_sheet(answered)))
+    if rules is None or signs is None:
+        return
+    if questions.dev is not None:
+        answers, _ = trial.answers(replace(inputs, dataset=signs, graph=None))
+    judged = protocol_part(table, trial.table(answers, signs), rules.measures[0], rules, questions.parts)
+    output.add("protocol", judged)
+    if answered is not None:
+        said = answer_table(predicted, signs, trial.baseline)
+        output.add("protocol_answers", protocol_part(answered, said, rules.answer_measure, rules, questions.parts))
 
 
 def evaluate_retrievers(
@@ -444,15 +395,15 @@ def protocol_of(name: str | None, dev_set: Path | None) -> Protocol | None:
     return None if name is None else PROTOCOLS[name]
 
 
-def protocol_measures(protocol: Protocol) -> tuple[list[Measure], list[str]]:
-    """Return the measures of a protocol, and a line for each measure whose library is not installed."""
+def further_measures(given: str, protocol: Protocol | None) -> tuple[list[Measure], list[str]]:
+    """Return the measures of a protocol and of ``--measures``, and a line for each measure whose library is missing."""
     found, lacking = [], []
-    for text in protocol.measures:
+    for text in () if protocol is None else protocol.measures:
         try:
             found.append(Measure.parse(text))
         except MissingDependencyError as error:
             lacking.append(f"{text}: {error}")
-    return found, lacking
+    return [*found, *map(ranked_measure, names_in(given))], lacking
 
 
 def labels_of(dataset: Dataset, field: str) -> list[str]:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, cast
+from pathlib import Path
+from typing import cast
 
-import typer
 from rich.console import Console
 
 from phasegraph._support.text import counted
 from phasegraph.apps.cli.output import (
-    DatasetDir,
-    FetchK,
-    GraphDir,
-    JsonTo,
-    PipelineFile,
     check_outputs,
     kept_graph,
     open_dataset,
@@ -28,26 +23,17 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import THREE, TWO
 from phasegraph.evaluation.query_files import Query
-from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
+from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 from phasegraph.fusion.fields import FieldReading
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.result import WHY_EMPTY, Evidence, Result
 
 
-def explain(
-    folder: DatasetDir,
-    query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="The id of a query in queries.jsonl.")],
-    pipeline: PipelineFile = None,
-    graph: GraphDir = None,
-    fetch_k: FetchK = DEFAULT_LIMIT,
-    k: Annotated[int, typer.Option(min=1, help="Number of passages to explain.")] = 5,
-    json_to: JsonTo = None,
+def run(
+    folder: Path, query_id: str, pipeline: Path | None, graph: Path | None, fetch_k: int, k: int, json_to: str | None
 ) -> None:
-    """Show each passage's score, calibrated value and contribution per source, and the path of the walk.
-
-    If the pipeline has priors, their factors are also shown. Exact matches count as an additional source.
-    """
+    """Run ``phasegraph explain``; the parameters are the options of the command."""
     check_outputs(json=json_to)
     dataset = open_dataset(folder)
     row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)

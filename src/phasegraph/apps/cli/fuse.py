@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from phasegraph._support.renamed import new_system
 from phasegraph._support.text import counted
 from phasegraph.apps.cli.naming import say_old_name
-from phasegraph.apps.cli.output import PipelineFile, check_named, check_outputs, console, names_in
+from phasegraph.apps.cli.output import check_named, check_outputs, console, names_in
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
 from phasegraph.fusion.decide import with_prior
@@ -20,21 +19,8 @@ from phasegraph.ranking import Ranking
 from phasegraph.retrieval.source_config import check_no_exact_match
 
 
-def fuse(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", exists=True, dir_okay=False, help="Run files in the TREC format.")
-    ],
-    out: Annotated[Path, typer.Option(help="File for the fused run.", dir_okay=False)],
-    rule: Annotated[str, typer.Option(help=f"One of {', '.join(PIPELINE_NAMES)}.")] = "default",
-    weights: Annotated[str, typer.Option(help="Weights of the sources, such as vector=1,graph=0.35.")] = "",
-    pipeline: PipelineFile = None,
-    k: Annotated[int, typer.Option(min=1, help="Number of hits per query.")] = 100,
-    name: Annotated[str, typer.Option(help="Name of the fused run.")] = "fused",
-) -> None:
-    """Fuse runs by a preset or a rule; a source is named after its file (vector.run is 'vector').
-
-    The scores of the fused run are the values of the rule. With equal weights, they equal the published formulas.
-    """
+def run(runs: list[Path], out: Path, rule: str, weights: str, pipeline: Path | None, k: int, name: str) -> None:
+    """Run ``phasegraph fuse``; the parameters are the options of the command."""
     rule = new_system(rule, say_old_name)
     check_named("--rule", rule, PIPELINE_NAMES)
     own = weights_in(weights)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
@@ -20,12 +20,12 @@ from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_range
 from phasegraph._support.vector_files import read_vectors
 from phasegraph.apps.cli import engines
-from phasegraph.apps.cli.engines import EngineName, Shards, Workers, WorkFolder
-from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_option, load_model, stage
-from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
+from phasegraph.apps.cli.options import Engine
+from phasegraph.apps.cli.output import check_outputs, console, load_model, stage
+from phasegraph.apps.cli.reading import embedded, read_and_tell
 from phasegraph.apps.cli.syncing import run_sync
 from phasegraph.distributed import EmbeddedNames, local
-from phasegraph.distributed.building import BuildReport, Run
+from phasegraph.distributed.building import Run
 from phasegraph.distributed.shards import BuildSettings
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.corpus_files import Passage
@@ -292,157 +292,84 @@ def check_folder(out: Path, *, may_replace: bool) -> None:
     )
 
 
-KnownNames = Annotated[
-    Path | None, file_option("File of additional entity names to find in the texts, one name per line.")
-]
-Update = Annotated[
-    bool,
-    typer.Option(
-        "--update", help="Update the index in OUT: process only new and changed passages, and remove deleted passages."
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace the index in OUT without asking.")]
-Sync = Annotated[
-    bool,
-    typer.Option(
-        "--sync",
-        help="Update OUT after changes of the files: read new and changed files, and remove the passages "
-        "of deleted files.",
-    ),
-]
-Watch = Annotated[bool, typer.Option("--watch", help="Run --sync now, and again whenever the files change.")]
-AllowEmpty = Annotated[
-    bool,
-    typer.Option(
-        "--allow-empty", help="With --sync or --watch: if all files were deleted, delete all passages from OUT."
-    ),
-]
-Names = Annotated[Path | None, file_option("File of entity names to compare for synonyms, one name per line.")]
-NameEmbeddings = Annotated[
-    Path | None, file_option("Embeddings of the names in --names (.npy); row i belongs to name i.")
-]
-SynonymThreshold = Annotated[float | None, typer.Option(help="Minimum cosine of two synonyms, in (0, 1]; default 0.8.")]
-Chunks = Annotated[
-    bool,
-    typer.Option(
-        "--chunks", help="Build a chunk graph instead of an entity graph, for corpora whose passages share no names."
-    ),
-]
-DocumentField = Annotated[
-    str | None,
-    typer.Option(
-        "--document", help="With --chunks: the field with the name of a chunk's document; default: the title."
-    ),
-]
-PositionField = Annotated[
-    str | None,
-    typer.Option(
-        "--position", help="With --chunks: the field with a chunk's position in its document; default: the line order."
-    ),
-]
-EntitiesTo = Annotated[
-    Path | None,
-    typer.Option(
-        "--entities-to",
-        help="Write the entity names to this file, one per line, so that you can embed them for --name-embeddings.",
-        dir_okay=False,
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """The options of ``phasegraph index`` by their names; None and False mean that the user did not give an option."""
+
+    embeddings: Path | None
+    embedder: str | None
+    triples: Path | None
+    known_names: Path | None
+    names: Path | None
+    name_embeddings: Path | None
+    synonym_threshold: float | None
+    tokenizer: str | None
+    entities_to: Path | None
+    update: bool
+    force: bool
+    sync: bool
+    watch: bool
+    allow_empty: bool
+    chunks: bool
+    document: str | None
+    position: str | None
+    engine: Engine | None
+    shards: int | None
+    workers: int | None
+    work: Path | None
+
+    @property
+    def given(self) -> list[str]:
+        """The options that the user gave, such as ``--known-names``."""
+        values = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return [f"--{name.replace('_', '-')}" for name, value in values if value is not None and value is not False]
+
+    @property
+    def synonyms(self) -> tuple[Path | None, Path | None, float | None]:
+        """The file of names, the file of their embeddings, and the minimum cosine of synonyms."""
+        return self.names, self.name_embeddings, self.synonym_threshold
 
 
-def index(
-    corpus: ReadableFiles,
-    out: Annotated[Path, typer.Option(help="Folder for the index: new, empty, or an older index.", file_okay=False)],
-    embeddings: Annotated[
-        Path | None, file_option("Embeddings of the passages (.npy); row i belongs to line i of the corpus.")
-    ] = None,
-    embedder: Embedder = None,
-    triples: Annotated[
-        Path | None, file_option("Triples of the passages (.jsonl, or HippoRAG's OpenIE .json).")
-    ] = None,
-    known_names: KnownNames = None,
-    names: Names = None,
-    name_embeddings: NameEmbeddings = None,
-    synonym_threshold: SynonymThreshold = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help="How texts are split into words: english (default), german, plain (keeps stop words), or "
-            "snowball:LANGUAGE (stemmed)."
-        ),
-    ] = None,
-    entities_to: EntitiesTo = None,
-    update: Update = False,
-    force: Force = False,
-    sync: Sync = False,
-    watch: Watch = False,
-    allow_empty: AllowEmpty = False,
-    chunks: Chunks = False,
-    document: DocumentField = None,
-    position: PositionField = None,
-    engine: EngineName = None,
-    shards: Shards = None,
-    workers: Workers = None,
-    work: WorkFolder = None,
-) -> None:
-    """Build the graph of your files by rules, without a model, and save it for search, inspect, serve and retrieve.
-
-    Each line of a JSONL file with {"id", "title", "text"} is a passage; other files are split into passages.
-
-    With --engine, a corpus of any size is indexed in shards; the resulting files are identical. The lines of its JSONL
-    or Parquet file may contain triples and metadata. Without --engine, shards are used if free memory is too small.
-    """
+def run(corpus: Path, out: Path, options: IndexOptions) -> None:
+    """Run ``phasegraph index``: build or update the index of the files `corpus` in the folder `out`."""
     started = perf_counter()
-    check_outputs(**{"entities-to": entities_to})
-    given = {
-        "--embeddings": embeddings, "--embedder": embedder, "--triples": triples, "--known-names": known_names,
-        "--names": names, "--name-embeddings": name_embeddings, "--synonym-threshold": synonym_threshold,
-        "--tokenizer": tokenizer, "--entities-to": entities_to, "--update": update or None, "--force": force or None,
-        "--chunks": chunks or None, "--document": document, "--position": position, "--engine": engine,
-        "--shards": shards, "--workers": workers, "--work": work,
-    }  # fmt: skip
-    if sync or watch:
-        _leave_out(given, [name for name in given if name not in _OF_SYNC], f"with {'--watch' if watch else '--sync'}")
-        run_sync(corpus, out, embedder, tokenizer, watch=watch, allow_empty=allow_empty)
+    check_outputs(**{"entities-to": options.entities_to})
+    if options.sync or options.watch:
+        unheeded = [name for name in options.given if name not in _OF_SYNC]
+        _leave_out(options, unheeded, f"with {'--watch' if options.watch else '--sync'}")
+        run_sync(corpus, out, options.embedder, options.tokenizer, watch=options.watch, allow_empty=options.allow_empty)
         return
-    if allow_empty:
+    if options.allow_empty:
         raise InvalidInputError("--allow-empty needs --sync or --watch: add one of them, or leave out --allow-empty")
-    _check_options(given, corpus)
-    check_folder(out, may_replace=update or force)
-    if tokenizer is not None:
-        tokenizer_of(tokenizer)
-    found = passages_and_vectors(corpus, embeddings, embedder) if engine is None else _NOTHING
-    plan = BuildPlan() if engine is not None or chunks or update else _planned(*found)
+    _check_options(options, corpus)
+    check_folder(out, may_replace=options.update or options.force)
+    if options.tokenizer is not None:
+        tokenizer_of(options.tokenizer)
+    if options.engine is None:
+        outcome = _built_here(corpus, out, options)
+    else:
+        vectors = None if options.embeddings is None else local.VectorFile(options.embeddings.absolute())
+        with engines.started(options.engine, options.workers) as engine:
+            outcome = _built_in_shards(corpus, vectors, out, options, engine)
+    outcome.show(perf_counter() - started, out, options.triples)
 
-    def in_shards(corpus: Path, vectors: local.VectorFile | None, run: Run) -> Outcome:
-        files = _name_files(names, name_embeddings, synonym_threshold)
-        listed = () if known_names is None else [text for _, text in lines_of(known_names)]
-        report = local.build_files(
-            corpus, out, BuildSettings(tokenizer or "english", tuple(listed)), run, vectors=vectors, triples=triples,
-            names=None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD),
-            shards=shards, work=work,
-        )  # fmt: skip
-        return _built_in_shards(out, report, names is not None, entities_to)
 
-    if engine is not None:
-        vectors = None if embeddings is None else local.VectorFile(embeddings.absolute())
-        with engines.started(engine, workers) as run:
-            outcome = in_shards(corpus, vectors, run)
-    elif plan.in_shards:
+def _built_here(corpus: Path, out: Path, options: IndexOptions) -> Outcome:
+    """Build the index without ``--engine``: in memory, or in shards if free memory is too small."""
+    found = passages_and_vectors(corpus, options.embeddings, options.embedder)
+    plan = BuildPlan() if options.chunks or options.update else _planned(*found)
+    if plan.in_shards:
         with building_place(out) as place:
             files = _written(*found, place)
-            found = _NOTHING  # free the memory for building
-            outcome = in_shards(*files, local.engine_of(plan.workers))
-    elif chunks:
-        outcome = _saved_chunks(out, stage("building", lambda: chunks_of(*found, corpus.name, document, position)))
-    else:
-        synonyms = (names, name_embeddings, synonym_threshold)
-        read, malformed = stage("reading", lambda: read_beside(*found, triples, known_names, synonyms))
-        outcome = _saved_entities(out, replace(read, tokenizer=tokenizer), malformed, update, entities_to)
-    outcome.show(perf_counter() - started, out, triples)
-
-
-_NOTHING: tuple[tuple[Passage, ...], Float32Array | None] = ((), None)
+            found = ((), None)  # free the memory for building
+            return _built_in_shards(*files, out, options, local.engine_of(plan.workers))
+    if options.chunks:
+        names = corpus.name, options.document, options.position
+        return _saved_chunks(out, stage("building", lambda: chunks_of(*found, *names)))
+    read, malformed = stage(
+        "reading", lambda: read_beside(*found, options.triples, options.known_names, options.synonyms)
+    )
+    return _saved_entities(out, replace(read, tokenizer=options.tokenizer), malformed, options)
 
 
 def _planned(passages: tuple[Passage, ...], vectors: Float32Array | None) -> BuildPlan:
@@ -487,14 +414,21 @@ class Outcome:
             to.print(f"skipped {counted(self.malformed, 'malformed triple')} of {triples}")
 
 
-def _built_in_shards(out: Path, report: BuildReport, synonyms: bool, entities_to: Path | None) -> Outcome:
-    """Return the outcome of a build in shards, with the number of synonyms if `synonyms` is true.
-
-    The names of its entities are written to the file `entities_to`, unless it is None.
-    """
-    if entities_to is not None:
-        _write_entities(entities_to, GraphIndex.load(out).graph.entities)
-    nouns = ["passage", "mention", "fact", *(["synonym"] if synonyms else [])]
+def _built_in_shards(
+    corpus: Path, vectors: local.VectorFile | None, out: Path, options: IndexOptions, engine: Run
+) -> Outcome:
+    """Build the index of a JSONL or Parquet file in shards; with ``--entities-to``, write the names of its entities."""
+    files = _name_files(*options.synonyms)
+    listed = () if options.known_names is None else [text for _, text in lines_of(options.known_names)]
+    threshold = options.synonym_threshold or DEFAULT_THRESHOLD
+    report = local.build_files(
+        corpus, out, BuildSettings(options.tokenizer or "english", tuple(listed)), engine, vectors=vectors,
+        triples=options.triples, names=None if files is None else EmbeddedNames(*files, threshold),
+        shards=options.shards, work=options.work,
+    )  # fmt: skip
+    if options.entities_to is not None:
+        _write_entities(options.entities_to, GraphIndex.load(out).graph.entities)
+    nouns = ["passage", "mention", "fact", *(["synonym"] if options.names is not None else [])]
     sizes = [counted(getattr(report, f"{noun}s"), noun) for noun in nouns]
     sizes.insert(1, counted(report.entities, "entity", "entities"))
     return Outcome(", ".join(sizes), str(report), report.malformed)
@@ -507,23 +441,23 @@ def _saved_chunks(out: Path, graph: ChunkGraph) -> Outcome:
     return Outcome(f"{counted(len(graph.passages), 'passage')}, {edges} edges")
 
 
-def _saved_entities(out: Path, given: IndexFiles, malformed: int, update: bool, entities_to: Path | None) -> Outcome:
-    """Build an index of entities from `given`, or with `update` change the index in the folder `out`.
+def _saved_entities(out: Path, given: IndexFiles, malformed: int, options: IndexOptions) -> Outcome:
+    """Build an index of entities from `given`, or with ``--update`` change the index in the folder `out`.
 
-    The index is saved if it changed. The names of its entities are also written to the file `entities_to`, unless it is
-    None. `malformed` is the number of malformed triples, for the outcome.
+    The index is saved if it changed. With ``--entities-to``, the names of its entities are also written. `malformed` is
+    the number of malformed triples, for the outcome.
     """
-    old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
+    old = stage("loading", lambda: GraphIndex.load(out)) if options.update and (out / MANIFEST).is_file() else None
     label = "building" if old is None else "updating"
     fresh, changes = stage(label, lambda: (built(given), "") if old is None else updated(old, given))
     if fresh is not old:
         stage("saving", lambda: fresh.save(out))
-    if entities_to is not None:
-        _write_entities(entities_to, fresh.graph.entities)
+    if options.entities_to is not None:
+        _write_entities(options.entities_to, fresh.graph.entities)
     return Outcome(sizes_of(fresh), changes, malformed)
 
 
-_OF_SYNC = ("--embedder", "--tokenizer")
+_OF_SYNC = ("--embedder", "--tokenizer", "--sync", "--watch", "--allow-empty")
 _OF_ENGINE = ("--shards", "--workers", "--work")
 _OF_CHUNKS = ("--document", "--position")
 _OF_ENTITIES = (
@@ -532,32 +466,32 @@ _OF_ENTITIES = (
 )  # fmt: skip
 
 
-def _check_options(given: Mapping[str, object], corpus: Path) -> None:
+def _check_options(options: IndexOptions, corpus: Path) -> None:
     """Raise InvalidInputError for options of ``phasegraph index`` that contradict each other.
 
-    `given` contains the values of the options; None means that an option was not given. `corpus` is the path to read.
+    `corpus` is the path to read.
     """
-    if given["--engine"] is not None:
-        _leave_out(given, ("--chunks", "--update", "--embedder", *_OF_CHUNKS), "with --engine")
+    if options.engine is not None:
+        _leave_out(options, ("--chunks", "--update", "--embedder", *_OF_CHUNKS), "with --engine")
         if corpus.is_dir():
             raise InvalidInputError(
                 f"--engine reads one JSONL or Parquet file, but {corpus} is a folder: give one file, or leave out "
                 "--engine"
             )
     else:
-        chunks = given["--chunks"] is not None
-        _leave_out(given, _OF_ENGINE, "without --engine")
-        _leave_out(given, _OF_ENTITIES if chunks else _OF_CHUNKS, f"{'with' if chunks else 'without'} --chunks")
-    if given["--embeddings"] is not None:
-        _leave_out(given, ("--embedder",), "with --embeddings")
+        _leave_out(options, _OF_ENGINE, "without --engine")
+        with_or_without = "with" if options.chunks else "without"
+        _leave_out(options, _OF_ENTITIES if options.chunks else _OF_CHUNKS, f"{with_or_without} --chunks")
+    if options.embeddings is not None:
+        _leave_out(options, ("--embedder",), "with --embeddings")
 
 
-def _leave_out(given: Mapping[str, object], names: Iterable[str], when: str) -> None:
-    """Raise InvalidInputError if any option in `names` is given.
+def _leave_out(options: IndexOptions, names: Iterable[str], when: str) -> None:
+    """Raise InvalidInputError if the user gave an option in `names`.
 
     `when` completes the message "… must be left out", such as "with --engine".
     """
-    named = next((name for name in names if given[name] is not None), None)
+    named = next((name for name in names if name in options.given), None)
     if named is not None:
         raise InvalidInputError(f"{named} must be left out {when}")
 

@@ -1,4 +1,4 @@
-"""Helpers of all commands: shared options, imported objects, tables, JSON and progress bars."""
+"""Helpers of all commands: data sets, imported objects, tables, JSON and progress bars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import reduce
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -38,63 +38,6 @@ from phasegraph.graph.model.storage import load_graph
 from phasegraph.reading.files import CORPUS, QUERIES
 from phasegraph.retrieval.plain_filters import check_filter
 
-
-def file_option(about: str, **more: Any) -> Any:
-    """Declare a command-line option that takes the path of an existing file; `about` is its help text."""
-    return typer.Option(help=about, exists=True, dir_okay=False, **more)
-
-
-def folder_option(about: str) -> Any:
-    """Declare a command-line option that takes the path of an existing folder; `about` is its help text."""
-    return typer.Option(help=about, exists=True, file_okay=False)
-
-
-DatasetDir = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATASET_DIR", help="A folder with corpus, queries and embeddings.", exists=True, file_okay=False
-    ),
-]
-IndexFolder = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FOLDER", help="A folder written by index, or a saved retriever.", exists=True, file_okay=False
-    ),
-]
-SyncedFolder = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FOLDER", help="A folder written by index --sync, or a saved retriever.", exists=True, file_okay=False
-    ),
-]
-Embedder = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME|MODULE:OBJECT",
-        help="The embedding model: minilm, fastembed, or your own object (LangChain's, LlamaIndex's, or a function "
-        "from text to vector).",
-    ),
-]
-FetchK = Annotated[int, typer.Option(min=1, help="Number of hits to request from every source.")]
-JsonTo = Annotated[
-    str | None, typer.Option("--json", help="Write the result as JSON to this file ('-': standard output).")
-]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the local server; 0 chooses a free port.")]
-OpenPage = Annotated[
-    bool | None,
-    typer.Option("--open/--no-open", help="Open the page in a browser; by default only from a terminal."),
-]
-PipelineFile = Annotated[Path | None, file_option("A file with a saved pipeline.")]
-GraphDir = Annotated[Path | None, folder_option("A saved graph of this corpus (see index).")]
-SpanOverlap = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        max=1.0,
-        help="For questions judged by text spans: the share of a span that a passage must contain to be relevant; "
-        "default 0.5, or 0.3 with --protocol.",
-    ),
-]
 DEFAULT_OVERLAP = 0.5
 
 

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from phasegraph._support.typing import Float32Array
 from phasegraph.apps.cli.output import console, progress
 from phasegraph.errors import InvalidInputError
 from phasegraph.reading import FilesRead, read_files
-from phasegraph.reading.kinds import named
 
 BATCH = 64
 """Number of passages per call of the embedding model."""
-FILES = "FILE|FOLDER|ARCHIVE"
-ReadableFiles = Annotated[
-    Path,
-    typer.Argument(
-        metavar=FILES,
-        exists=True,
-        help=f"A file ({named()}), a folder, or a zip or tar archive of such files.",
-    ),
-]
 
 
 def read_and_tell(path: Path) -> FilesRead:

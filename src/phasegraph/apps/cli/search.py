@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from time import perf_counter, time
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -18,9 +18,6 @@ from phasegraph._support.validation import check_query
 from phasegraph.apps.cli.models import opened_for_questions
 from phasegraph.apps.cli.output import (
     Embed,
-    Embedder,
-    IndexFolder,
-    JsonTo,
     check_outputs,
     write_json,
 )
@@ -114,24 +111,8 @@ def snippet_of(
     return before + line[start:end] + after, marks
 
 
-def search(
-    folder: IndexFolder,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question to answer.")],
-    k: Annotated[int, typer.Option(min=1, help="Number of passages to show.")] = 5,
-    embedder: Embedder = None,
-    group_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Show each document once; KEY is the metadata key with the name of a passage's document.",
-        ),
-    ] = None,
-    json_to: JsonTo = None,
-) -> None:
-    """Search a saved index: print the best passages, how they were found, and the confidence of the answer.
-
-    Without --embedder, the walk starts from the names and words of the question, and no model is needed.
-    """
+def run(folder: Path, question: str, k: int, embedder: str | None, group_by: str | None, json_to: str | None) -> None:
+    """Run ``phasegraph search``; the parameters are the options of the command."""
     check_outputs(json=json_to)
     check_query(question)
     index, embed = opened_for_questions(folder, embedder)

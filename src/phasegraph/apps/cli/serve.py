@@ -5,80 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from phasegraph.apps.cli.models import model_named
-from phasegraph.apps.cli.output import Embedder, IndexFolder, file_option, only_with
+from phasegraph.apps.cli.output import only_with
 from phasegraph.apps.server.agents import mcp_server
-from phasegraph.apps.server.connections import MOST_CONNECTIONS, Door, listening, run_server
+from phasegraph.apps.server.connections import Door, listening, run_server
 from phasegraph.apps.server.following import FollowingView, Served
-from phasegraph.apps.server.view import LONGEST_QUERY
-from phasegraph.apps.server.web import LOOPBACK, MOST_REQUESTS, check_token, read_tenants, web_app
+from phasegraph.apps.server.web import LOOPBACK, check_token, read_tenants, web_app
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
 from phasegraph.retrieval.plain_filters import Filter
-from phasegraph.sources.settings import CALL_TIMEOUT
 
 
-def serve(
-    folder: IndexFolder,
-    transport: Annotated[
-        str, typer.Option(help="stdio (MCP only), or http (MCP at /mcp, and HTTP requests).")
-    ] = "stdio",
-    embedder: Embedder = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--filter", metavar="KEY=VALUE", help="Serve only passages with this metadata (repeatable)."),
-    ] = None,
-    tenants: Annotated[
-        Path | None,
-        file_option(
-            'With http: JSON file {"name": {"token": …, "filter": {…}}}; the token of a request identifies its tenant.',
-            metavar="FILE",
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None, file_option("With http: file with the token of all clients.", metavar="FILE")
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; if other machines can reach the address, a token is needed.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="With http: port of the server; 0 chooses a free port.")
-    ] = 8321,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A host name allowed in the Host header of requests (repeatable)."),
-    ] = None,
-    timeout: Annotated[float, typer.Option(min=0.01, help="Time limit per answer, in seconds.")] = CALL_TIMEOUT,
-    max_query_length: Annotated[
-        int, typer.Option(min=1, help="Maximum number of characters of a query; longer queries are refused.")
-    ] = LONGEST_QUERY,
-    max_requests: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = MOST_REQUESTS,
-    max_requests_per_tenant: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Maximum number of concurrent requests per tenant; default: a quarter of --max-requests."
-        ),
-    ] = None,
-    max_connections: Annotated[
-        int, typer.Option(min=1, help="Maximum number of concurrent connections.")
-    ] = MOST_CONNECTIONS,
-    max_connections_per_address: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Maximum number of concurrent connections per client address; leave this option out behind a proxy.",
-        ),
-    ] = None,
+def run(
+    folder: Path,
+    transport: str,
+    embedder: str | None,
+    only: list[str] | None,
+    tenants: Path | None,
+    token_file: Path | None,
+    host: str,
+    port: int,
+    allow_host: list[str] | None,
+    timeout: float,
+    max_query_length: int,
+    max_requests: int,
+    max_requests_per_tenant: int | None,
+    max_connections: int,
+    max_connections_per_address: int | None,
 ) -> None:
-    """Serve the passages of a folder: search, explain, and read passages by id.
-
-    Only --filter and --tenants decide which passages a client can access; a request cannot extend this access. Changes
-    of the folder are served within seconds.
-    """  # fmt: skip
+    """Run ``phasegraph serve``; the parameters are the options of the command."""
     host = host.removeprefix("[").removesuffix("]")
     local = host in ("127.0.0.1", "localhost", "::1")
     _check_access(transport, host, local, tenants, token_file, only)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 from urllib.parse import quote
 
 import typer
@@ -11,9 +10,6 @@ import typer
 from phasegraph.apps.cli.compare import compare_and_print
 from phasegraph.apps.cli.index import check_folder, sizes_of
 from phasegraph.apps.cli.output import (
-    Embedder,
-    OpenPage,
-    Port,
     check_heeded,
     command_of,
     console,
@@ -23,7 +19,7 @@ from phasegraph.apps.cli.output import (
     open_page,
     progress,
 )
-from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
+from phasegraph.apps.cli.reading import embedded, read_and_tell
 from phasegraph.apps.inspector.inspector import Inspector
 from phasegraph.apps.inspector.server import check_installed, serve
 from phasegraph.evaluation.natural_questions import natural_questions
@@ -33,50 +29,18 @@ from phasegraph.graph.index.graph_index import GraphIndex
 WITHOUT_MODEL = "without --embedder, passages are found by words and the graph; --embedder minilm adds vectors"
 
 
-Questions = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="QUESTIONS.jsonl",
-        exists=True,
-        dir_okay=False,
-        help="Your questions and the passages that answer them (JSONL). Default: questions that phasegraph generates "
-        "from the files.",
-        show_default=False,
-    ),
-]
-Compare = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MODULE:OBJECT",
-        help="Your own retriever over these files, to compare it with vectors, BM25, the fusion of both, and "
-        "phasegraph.",
-    ),
-]
-
-
-def try_out(
+def run(
     context: typer.Context,
-    files: ReadableFiles,
-    questions: Questions = None,
-    compare: Compare = None,
-    embedder: Embedder = None,
-    ask: Annotated[
-        str | None, typer.Option(metavar="QUESTION", help="Open the page with the answer to this question.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Save the index in this folder, for search, inspect and serve.", file_okay=False),
-    ] = None,
-    port: Port = 0,
-    open_it: OpenPage = None,
+    files: Path,
+    questions: Path | None,
+    compare: str | None,
+    embedder: str | None,
+    ask: str | None,
+    out: Path | None,
+    port: int,
+    open_it: bool | None,
 ) -> None:
-    """Read your files, build a graph over them, and explain the answers to your questions on a local page.
-
-    The command needs no model and no network. With --embedder, vectors also find passages. With judged questions,
-    the page marks the passages that answer them with a star.
-
-    With --compare, no page opens: the command says whether phasegraph finds more than your retriever does.
-    """
+    """Run ``phasegraph try``; the parameters are the options of the command."""
     if compare is not None:
         check_heeded(context, "--compare", {"files", "questions", "compare", "embedder", "out"})
     else:

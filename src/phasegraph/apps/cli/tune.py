@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from phasegraph._support.text import counted
 from phasegraph.apps.cli.output import (
-    DatasetDir,
-    FetchK,
-    JsonTo,
-    SpanOverlap,
     check_outputs,
     measure_of,
     names_in,
@@ -25,36 +20,25 @@ from phasegraph.apps.cli.output import (
     write_json,
 )
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, SOURCES, ExperimentInput, search_sources
+from phasegraph.evaluation.source_runs import SOURCES, ExperimentInput, search_sources
 from phasegraph.evaluation.splits import split_rows
 from phasegraph.evaluation.tuning import ConfidenceTuning, Tuning, tune_confidence
 from phasegraph.evaluation.tuning import tune as tune_pipeline
 from phasegraph.lexical import read_hits
 
 
-def tune(
-    folder: DatasetDir,
-    out: Annotated[Path, typer.Option(help="JSON file to write the pipeline to.", dir_okay=False)],
-    measure: Annotated[str, typer.Option(help="The measure to maximize.")] = "Recall@5",
-    sources: Annotated[str, typer.Option(help="Comma-separated sources to fuse.")] = "vector,graph",
-    fetch_k: FetchK = DEFAULT_LIMIT,
-    confirm_split: Annotated[
-        str | None,
-        typer.Option(
-            help="The split on which the best pipeline is confirmed; default: the last split of the data set."
-        ),
-    ] = None,
-    span_overlap: SpanOverlap = None,
-    keep_unconfirmed: Annotated[
-        bool, typer.Option(help="Write the best pipeline of the tuning part even if its gain was not confirmed.")
-    ] = False,
-    json_to: JsonTo = None,
+def run(
+    folder: Path,
+    out: Path,
+    measure: str,
+    sources: str,
+    fetch_k: int,
+    confirm_split: str | None,
+    span_overlap: float | None,
+    keep_unconfirmed: bool,
+    json_to: str | None,
 ) -> None:
-    """Choose and fit a pipeline on one part of the judged queries, and confirm its gain on the other part.
-
-    The field `split` of the queries names the parts. Without this field, the parts are two halves of the queries that
-    share no collection.
-    """
+    """Run ``phasegraph tune``; the parameters are the options of the command."""
     names = names_in(sources)
     if not names or any(name not in SOURCES for name in names):
         raise typer.BadParameter(f"--sources must be among {', '.join(SOURCES)}; got {sources!r}")

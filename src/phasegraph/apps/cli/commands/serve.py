@@ -1,0 +1,73 @@
+"""The options of ``phasegraph serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasegraph.apps.cli.options import Embedder, IndexFolder, file_option
+
+
+def serve(
+    folder: IndexFolder,
+    transport: Annotated[
+        str, typer.Option(help="stdio (MCP only), or http (MCP at /mcp, and HTTP requests).")
+    ] = "stdio",
+    embedder: Embedder = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="KEY=VALUE", help="Serve only passages with this metadata (repeatable)."),
+    ] = None,
+    tenants: Annotated[
+        Path | None,
+        file_option(
+            'With http: JSON file {"name": {"token": …, "filter": {…}}}; the token of a request identifies its tenant.',
+            metavar="FILE",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, file_option("With http: file with the token of all clients.", metavar="FILE")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; if other machines can reach the address, a token is needed.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="With http: port of the server; 0 chooses a free port.")
+    ] = 8321,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A host name allowed in the Host header of requests (repeatable)."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Time limit per answer, in seconds.")] = 10.0,
+    max_query_length: Annotated[
+        int, typer.Option(min=1, help="Maximum number of characters of a query; longer queries are refused.")
+    ] = 4_000,
+    max_requests: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = 4,
+    max_requests_per_tenant: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Maximum number of concurrent requests per tenant; default: a quarter of --max-requests."
+        ),
+    ] = None,
+    max_connections: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent connections.")] = 512,
+    max_connections_per_address: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Maximum number of concurrent connections per client address; leave this option out behind a proxy.",
+        ),
+    ] = None,
+) -> None:
+    """Serve the passages of a folder: search, explain, and read passages by id.
+
+    Only --filter and --tenants decide which passages a client can access; a request cannot extend this access. Changes
+    of the folder are served within seconds.
+    """  # fmt: skip
+    from phasegraph.apps.cli.serve import run
+
+    run(
+        folder, transport, embedder, only, tenants, token_file, host, port, allow_host, timeout, max_query_length,
+        max_requests, max_requests_per_tenant, max_connections, max_connections_per_address,
+    )  # fmt: skip
