@@ -10,14 +10,7 @@ from typing import cast
 from rich.console import Console
 
 from phasegraph._support.text import counted
-from phasegraph.apps.cli.output import (
-    check_outputs,
-    kept_graph,
-    open_dataset,
-    progress,
-    show_table,
-    write_json,
-)
+from phasegraph.apps.cli.output import check_outputs, kept_graph, open_dataset, progress, show_table, write_json
 from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset

@@ -364,8 +364,8 @@ def _built_here(corpus: Path, out: Path, options: IndexOptions) -> Outcome:
             found = ((), None)  # free the memory for building
             return _built_in_shards(*files, out, options, local.engine_of(plan.workers))
     if options.chunks:
-        names = corpus.name, options.document, options.position
-        return _saved_chunks(out, stage("building", lambda: chunks_of(*found, *names)))
+        graph = stage("building", lambda: chunks_of(*found, corpus.name, options.document, options.position))
+        return _saved_chunks(out, graph)
     read, malformed = stage(
         "reading", lambda: read_beside(*found, options.triples, options.known_names, options.synonyms)
     )

@@ -10,13 +10,7 @@ from pathlib import Path
 import typer
 
 from phasegraph.apps.cli.models import opened_for_questions
-from phasegraph.apps.cli.output import (
-    check_outputs,
-    command_of,
-    console,
-    open_page,
-    progress,
-)
+from phasegraph.apps.cli.output import check_outputs, command_of, console, open_page, progress
 from phasegraph.apps.inspector.inspector import OTHER, OWN, Inspector
 from phasegraph.apps.inspector.server import LOOPBACK, exported, serve
 from phasegraph.errors import InvalidInputError

@@ -6,8 +6,8 @@ from pathlib import Path
 from time import perf_counter
 
 from phasegraph.apps.cli import engines
-from phasegraph.apps.cli.engines import Engine
 from phasegraph.apps.cli.models import check_model_of
+from phasegraph.apps.cli.options import Engine
 from phasegraph.apps.cli.output import check_outputs, console, load_object
 from phasegraph.distributed import retrieval
 
@@ -29,8 +29,8 @@ def run(
     model = None if embedder is None else load_object(embedder, "--embedder")
     if model is not None:
         check_model_of(index, model)
-    with engines.started(engine or Engine.local, workers) as run:
-        took = retrieval.retrieve(queries, index, out, k=k, embeddings=model, shards=shards, work=work, engine=run)
+    with engines.started(engine or Engine.local, workers) as chosen:
+        took = retrieval.retrieve(queries, index, out, k=k, embeddings=model, shards=shards, work=work, engine=chosen)
     console().print(
         f"{queries} answered in {perf_counter() - began:.1f} s ({took.cpu:.1f} s of CPU, at most "
         f"{took.peak / 1e6:,.0f} MB per process including mapped files): {out}",

@@ -16,11 +16,7 @@ from phasegraph._support.products import times_vector
 from phasegraph._support.text import legible
 from phasegraph._support.validation import check_query
 from phasegraph.apps.cli.models import opened_for_questions
-from phasegraph.apps.cli.output import (
-    Embed,
-    check_outputs,
-    write_json,
-)
+from phasegraph.apps.cli.output import Embed, check_outputs, write_json
 from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT

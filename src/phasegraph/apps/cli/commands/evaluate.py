@@ -154,21 +154,14 @@ def evaluate(
     the queries that the protocol tests. With --retriever, your own retrievers are measured instead of the systems. With
     --ablate, one pipeline is measured with and without its stages; simple functions replace the models.
     """
-    from phasegraph.apps.cli.evaluate import (
-        MeasureOptions,
-        OutputOptions,
-        RetrieverOptions,
-        SystemOptions,
-        UnansweredOptions,
-        run,
-    )
+    from phasegraph.apps.cli import evaluate as work
 
-    run(
+    work.run(
         context,
         folder,
-        SystemOptions(systems, baseline, pipeline, calibrate_on, fetch_k, graph, tokenizer, embedder, stages),
-        RetrieverOptions(retriever, corpus, id_key),
-        MeasureOptions(measures, span_overlap, by, within, predictions, protocol, dev_set),
-        UnansweredOptions(off_topic, unanswerable),
-        OutputOptions(json_to, rows_to, report_to),
+        work.SystemOptions(systems, baseline, pipeline, calibrate_on, fetch_k, graph, tokenizer, embedder, stages),
+        work.RetrieverOptions(retriever, corpus, id_key),
+        work.MeasureOptions(measures, span_overlap, by, within, predictions, protocol, dev_set),
+        work.UnansweredOptions(off_topic, unanswerable),
+        work.OutputOptions(json_to, rows_to, report_to),
     )

@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from phasegraph.apps.cli.options import (
-    Embedder,
-    EngineName,
-    ReadableFiles,
-    Shards,
-    Workers,
-    WorkFolder,
-    file_option,
-)
+from phasegraph.apps.cli.options import Embedder, EngineName, ReadableFiles, Shards, Workers, WorkFolder, file_option
 
 KnownNames = Annotated[
     Path | None, file_option("File of additional entity names to find in the texts, one name per line.")
