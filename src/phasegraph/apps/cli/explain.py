@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from textwrap import indent
 from typing import Annotated, cast
 
 import typer
@@ -77,7 +78,7 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
         to.print(f"  {report.source}: {report.status}{why}, {hits}, calibration {report.calibration or '–'}")
     for (first, second), share in result.agreement.items():
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
-    to.print(f"  confidence {result.confidence_evidence}")
+    to.print(indent(f"confidence {result.confidence_evidence}", "  "))
     for one in _readings(result):
         said = f"  prior {one.prior}: {one.found} candidates have the field {one.key!r}, {one.missing} do not"
         to.print(said + (f", {one.unusable} have an unusable value" if one.unusable else ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
+from textwrap import indent
 from time import perf_counter, time
 from typing import Annotated, Any
 
@@ -169,7 +170,7 @@ def show(result: Result, passages: list[dict[str, Any]], question: str, to: Cons
     `passages` are the passages of `result`, each with the snippet to print and the positions of the words.
     """
     to.print(Text(legible(question), style="bold"))
-    to.print(f"  confidence {result.confidence_evidence}")
+    to.print(indent(f"confidence {result.confidence_evidence}", "  "))
     for line in result.warnings:
         to.print(f"  warning: {line}")
     if not passages:
