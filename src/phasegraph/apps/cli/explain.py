@@ -27,12 +27,11 @@ from phasegraph.apps.cli.output import (
 from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import THREE, TWO
+from phasegraph.evaluation.experiment import TWO
 from phasegraph.evaluation.query_files import Query
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.fusion.fields import FieldReading
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.result import WHY_EMPTY, Evidence, Result
 
 
@@ -54,7 +53,7 @@ def explain(
     row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
     if row is None:
         raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be an id of this file; got {query_id!r}")
-    chosen = FusionPipeline() if pipeline is None else with_new_source_names(FusionPipeline.load(pipeline), THREE)
+    chosen = FusionPipeline() if pipeline is None else FusionPipeline.load(pipeline)
     names = TWO if chosen.weights is None else tuple(chosen.weights)
     inputs = ExperimentInput(dataset.subset([row]), fetch_k, graph=kept_graph(graph), progress=progress)
     runs = search_sources(inputs, names)
