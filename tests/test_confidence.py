@@ -42,10 +42,10 @@ def judge(*rankings: Ranking, model: ConfidenceModel | None = None, words: HitWo
     ("rankings", "value", "without"),
     [
         ([WALK, VECTOR, BM25], NEAR * (0.6 + 2 * 0.9 + 0.3 * 0.5) / 3.3, ""),
-        ([WALK], TOGETHER * (2 * 0.9 + 0.3 * 0.5) / 2.3, "without a source named 'vector'"),
+        ([WALK], TOGETHER * (2 * 0.9 + 0.3 * 0.5) / 2.3, "without vectors (no source is named 'vector')"),
         ([VECTOR], NEAR * (0.6 + 0.3) / 1.3, "without a walk"),
         ([VECTOR, BM25], NEAR * (0.45 + 0.3) / 1.3, "without a walk"),
-        ([BM25], TOGETHER * (0.3 + 0.3) / 1.3, "without a walk that knows the words, without a source named 'vector'"),
+        ([BM25], TOGETHER * (0.3 + 0.3) / 1.3, "without a walk that knows the words, without vectors (no source is named 'vector')"),
     ],
 )
 def test_a_confidence_is_nearness_times_the_words_that_were_found(
@@ -68,7 +68,7 @@ def test_a_confidence_is_nearness_times_the_words_that_were_found(
 def test_words_stand_in_for_scores_that_are_no_cosines_before_they_are_fitted(vector: Ranking) -> None:
     found = judge(WALK, vector)
     assert found.value == pytest.approx(TOGETHER * (0.6 + 2 * 0.9 + 0.3 * 0.5) / 3.3)
-    assert "words of the best hit count 0.70" in str(found)
+    assert "together: 0.70 (0 to 1; high if one hit contains many rare words)" in str(found)
     assert "no cosines: calibrate first" in found.reason
     fitted = judge(WALK, vector, model=ConfidenceModel(bar=-0.4, width=1.0))
     assert (fitted.nearness is None) == vector.rank_only
@@ -84,11 +84,21 @@ def test_where_there_is_nothing_to_judge_by_there_is_none_and_it_says_why() -> N
     assert FusionPipeline().decide([Ranking("vector", (), [])]).confidence == 0.0
 
 
+def test_a_printed_evidence_names_each_part_that_is_known_and_says_what_a_high_value_means() -> None:
+    parts = {"top": 0.5, "nearness": 0.25, "together": 0.7, "covers": {"graph": 0.9}, "named": 0.5}
+    for named in (parts, *({name: parts[name]} for name in parts), {}):
+        head, *lines = str(ConfidenceEvidence(0.625, **named)).splitlines()
+        assert head == "0.62 (0 to 1; high if it is likely that the corpus contains an answer)"
+        assert [line.partition(":")[0] for line in lines] == list(named)
+        assert all(" if " in line for line in lines), lines
+    assert ConfidenceEvidence(0.625, reason="why").summary.endswith("an answer), why")
+
+
 def test_a_result_carries_it_and_its_evidence() -> None:
     result = FusionPipeline().decide([WALK, VECTOR], Context(words=COVERS))
     assert result.confidence == judge(WALK, VECTOR).value == result.confidence_evidence.value
     assert result.confidence_evidence.covers == {"graph": 0.9, "vector": 0.6}
-    assert "best similarity 0.51 counts 0.73" in str(result.confidence_evidence)
+    assert "\nnearness: 0.73 (top on a scale" in str(result.confidence_evidence)
     again = FusionPipeline().decide(result.candidates.rankings, Context(words=COVERS))
     assert again.confidence_evidence == result.confidence_evidence
     assert pickle.loads(pickle.dumps(result)).confidence == result.confidence  # noqa: S301
@@ -168,7 +178,7 @@ def test_a_probability_is_given_only_where_nothing_is_missing_that_it_was_fitted
     plain = judge(WALK, VECTOR).value
     assert whole.probability
     assert whole.value == pytest.approx(1 / (1 + math.exp(1 - 2 * math.log(plain / (1 - plain)))))
-    assert "(a probability)" in str(whole)
+    assert "(the probability that the corpus contains an answer)" in str(whole)
     assert judge(VECTOR, model=model) == judge(VECTOR)
     alone = replace(model, without="without a walk that knows the words")
     assert judge(VECTOR, model=alone).probability

@@ -4,7 +4,11 @@ import copy
 import pickle
 import subprocess
 import sys
+import threading
 import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -138,14 +142,60 @@ def test_a_change_that_happens_again_is_printed_again() -> None:
     assert _printed(done.stderr) == 3
 
 
-def test_a_warning_names_the_line_of_the_caller_and_keeps_to_the_filters() -> None:
-    def outer() -> None:
-        warn("said", stacklevel=2)
+def warned(call: Callable[[], object]) -> list[warnings.WarningMessage]:
+    """Return the warnings of a call under the interpreter's default filter, which shows equal warnings once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        call()
+    return [one for one in caught if issubclass(one.category, PhasegraphWarning)]
 
-    with pytest.warns(PhasegraphWarning, match="said") as caught:
-        outer()
-    assert (caught[0].filename, caught[0].lineno) == (__file__, outer.__code__.co_firstlineno + 4)
+
+def in_module(name: str, text: str) -> Callable[..., Any]:
+    """Return the function `inner` of a new module."""
+    names: dict[str, Any] = {"__name__": name, "warn": warn}
+    exec(compile(text, f"{name}.py", "exec"), names)  # noqa: S102 - the texts of this file
+    return names["inner"]
+
+
+OURS = in_module("phasegraph.retrieval.engine", "def inner():\n    warn('source v failed')")
+BETWEEN = "def inner(call):\n    return call()"
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["phasegraph", "langchain_phasegraph.retriever", "llama_index.retrievers.phasegraph.retriever",
+     "langchain_core.retrievers", "llama_index.core.base.base_retriever", "asyncio.runners",
+     "concurrent.futures.thread"],
+)  # fmt: skip
+def test_a_warning_names_the_line_of_the_user_at_any_depth(between: str) -> None:
+    through = in_module(between, BETWEEN)
+
+    def ask() -> None:
+        through(OURS)
+
+    (seen,) = warned(ask)
+    assert (seen.filename, seen.lineno) == (__file__, ask.__code__.co_firstlineno + 1)
+
+
+@pytest.mark.parametrize("module", ["phasegraphs", "llama_index.retrievers.bm25", "threadings"])
+def test_a_module_with_a_similar_name_is_the_users(module: str) -> None:
+    (seen,) = warned(lambda: in_module(module, BETWEEN)(OURS))
+    assert seen.filename == f"{module}.py"
+
+
+def test_a_worker_thread_without_a_line_of_the_user_names_the_line_that_warned() -> None:
+    def ask() -> None:
+        worker = threading.Thread(target=OURS)
+        worker.start()
+        worker.join()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(OURS).result()
+
+    assert [(one.filename, one.lineno) for one in warned(ask)] == [("phasegraph.retrieval.engine.py", 2)] * 2
+
+
+def test_a_warning_keeps_to_the_filters() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(PhasegraphWarning, match="said"):
-            warn("said", stacklevel=99)
+            warn("said")

@@ -30,9 +30,9 @@ INTEGRATIONS = [
 # The floors of the house, from the ground up: a module imports from the same or a lower floor. A name with a dot stands
 # for one file of a room; modules of one line may import each other's names as long as no circle forms.
 FLOORS = [
-    "_support.typing", "_support.shared", "_support.text", "errors", "_support.packed", "_support.files",
-    "_support.renamed", "_support.validation", "_support", "sentences", "_support.markup", "_support.serialization",
-    "embedding", "ranking",
+    "_support.typing", "_support.shared", "_support.text", "_support.user_line", "errors", "_support.packed",
+    "_support.files", "_support.renamed", "_support.validation", "_support", "sentences", "_support.markup",
+    "_support.serialization", "embedding", "ranking",
     "candidates", "reports", "lexical", "calibration", "fusion", "acceptance", "selection", "result",
     "fusion.settings", "fusion.renamed_sources", "fusion.adjustments", "fusion.decide", "fusion.pipeline",
     "fusion.fitting",

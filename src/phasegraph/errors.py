@@ -25,13 +25,12 @@ reaches the caller complete.
 from __future__ import annotations
 
 import logging
-import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 
 from phasegraph._support.text import legible
+from phasegraph._support.user_line import warn_at_user_line
 
 _logger = logging.getLogger("phasegraph")
 
@@ -180,8 +179,11 @@ class PhasegraphWarning(UserWarning):
     """The library handled a problem that the caller should know about."""
 
 
-def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) -> None:
+def warn(text: str, *, cause: BaseException | None = None) -> None:
     """Issue a :class:`PhasegraphWarning`, and also log it on the logger ``phasegraph`` if logging is configured.
+
+    The warning names the line of the user's code that called phasegraph. In a worker thread, which runs no such line,
+    the warning names the line that called this function.
 
     Without logging handlers, the interpreter shows each warning once. A program with handlers can read the log and
     ignore the category: ``warnings.simplefilter("ignore", PhasegraphWarning)``.
@@ -193,8 +195,6 @@ def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) 
     cause : BaseException, optional
         The ``__cause__`` of the warning. Its traceback is logged only at the level DEBUG, because the text of the cause
         may contain an address, a password or the query.
-    stacklevel : int, default 1
-        The stack frame whose line the warning names: 1 for the caller of this function, 2 for the caller's caller.
     """
     text = legible(text)
     if _logger.hasHandlers():  # without handlers, the interpreter would print both the log record and the warning
@@ -203,10 +203,4 @@ def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) 
         _logger.debug("%s", text, exc_info=cause)
     warning = PhasegraphWarning(text)
     warning.__cause__ = cause
-    frame = sys._getframe()
-    for _ in range(stacklevel):
-        frame = frame.f_back or frame
-    module = frame.f_globals.get("__name__")
-    warnings.warn_explicit(  # an empty registry, so that a repeated problem is shown each time
-        warning, PhasegraphWarning, frame.f_code.co_filename, frame.f_lineno, module, registry={}
-    )
+    warn_at_user_line(warning, again=True)  # a source that fails anew must not fail unseen

@@ -22,7 +22,7 @@ from phasegraph.graph import (
 )
 from phasegraph.graph.model.storage import graph_from_parts, graph_parts
 from phasegraph.graph.walk.covering import covering, seeds_by_words
-from phasegraph.graph.walk.scoring import published
+from phasegraph.graph.walk.scoring import final_scores
 from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.lexical import LexicalIndex
 from phasegraph.retrieval.provenance import plain_evidence
@@ -246,9 +246,9 @@ def test_a_walk_is_kept_where_plain_relevance_says_nothing():
 
 def test_scores_stay_finite_and_in_order_however_far_one_stands_out():
     values = np.array([800.0, 700.0, 60.0, 50.0, 0.0, -5.0])
-    assert np.isfinite(published(values)).all()
-    assert (np.diff(published(values)) < 0).all()
-    np.testing.assert_array_equal(published(values[4:]), np.exp(values[4:]))
+    assert np.isfinite(final_scores(values)).all()
+    assert (np.diff(final_scores(values)) < 0).all()
+    np.testing.assert_array_equal(final_scores(values[4:]), np.exp(values[4:]))
 
 
 def test_equal_passages_stand_in_the_order_of_their_ids():

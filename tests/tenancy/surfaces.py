@@ -300,6 +300,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         (
             "phasegraph/_support/files",
             "phasegraph/_support/renamed",
+            "phasegraph/errors",
             "phasegraph/apps/server/following",
             "phasegraph/retrieval/answer",
             "phasegraph/retrieval/graph_search",

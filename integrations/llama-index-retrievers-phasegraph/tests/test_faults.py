@@ -1,5 +1,10 @@
 """Faults of sources: the report names the source, and the answer is the answer without this source."""
 
+import asyncio
+
+import pytest
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llamaindex_stores import ids_of
@@ -8,7 +13,7 @@ from llama_index.retrievers.phasegraph import (
     CalibratedFusionRetriever,
     EntityGraphRetriever,
 )
-from phasegraph import Ranking
+from phasegraph import PhasegraphWarning, Ranking
 
 GOOD = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 
@@ -35,3 +40,21 @@ def test_passages_that_a_narrowed_graph_must_not_name_are_no_answer():
     report, _ = retriever.explain("who?").reports
     assert (report.status, "do not match the filters" in report.reason) == ("error", True)
     assert ids_of(retriever.retrieve("who?")) == ["red"]
+
+
+def fails(query):
+    raise OSError("no route")
+
+
+def test_a_warning_of_a_call_names_the_users_line():
+    """Also through LlamaIndex's query engine and an event loop."""
+    calls = [
+        lambda retriever: retriever.retrieve("who?"),
+        lambda retriever: asyncio.run(retriever.aretrieve("who?")),
+        lambda retriever: RetrieverQueryEngine.from_args(retriever, llm=MockLLM()).query("who?"),
+    ]
+    for call in calls:
+        retriever = CalibratedFusionRetriever(vector=lambda query: [(TextNode(id_="a", text="a"), 1.0)], graph=fails)
+        with pytest.warns(PhasegraphWarning, match="source 'graph' failed") as said:
+            call(retriever)
+        assert [(one.filename, one.lineno) for one in said] == [(__file__, call.__code__.co_firstlineno)]

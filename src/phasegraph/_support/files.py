@@ -180,10 +180,7 @@ def one_writer(folder: Path, *, patience: float | None = None, name: str = LOCK)
                 )
             time.sleep(_GLANCE)
         if got is None:
-            warn(
-                f"{folder.name}: this file system has no locks; make sure that only one process writes to it",
-                stacklevel=5,
-            )
+            warn(f"{folder.name}: this file system has no locks; make sure that only one process writes to it")
         with suppress(OSError):  # a full disk
             since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
             os.truncate(handle.fileno(), 0)

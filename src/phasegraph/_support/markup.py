@@ -92,7 +92,7 @@ def answer_html(view: Mapping[str, Any]) -> str:
     parts = [f'<div class="pg-answer"><style>{_STYLE}</style>']
     if view["question"]:
         parts.append(f"<h4>{escaped(view['question'])}</h4>")
-    parts.append(f"<div>{escaped(summary(view))}</div>")
+    parts.append(f"<div title='{escaped(view['confidence_said'])}'>{escaped(summary(view))}</div>")
     parts += [f'<div class="pg-warn">warning: {escaped(line)}</div>' for line in view["warnings"]]
     if chosen:
         parts.append(_answer_table(view, chosen, colours))
@@ -108,7 +108,8 @@ def summary(view: Mapping[str, Any]) -> str:
     """
     count = sum(row["position"] is not None for row in view["rows"])
     said = f"{count} of {len(view['rows'])} candidates" if count else f"no results: {view['why_empty']}"
-    return f"{said}; confidence {view['confidence_said']}"
+    confidence, _, _ = view["confidence_said"].partition("\n")
+    return f"{said}; confidence {confidence}"
 
 
 def _answer_table(view: Mapping[str, Any], chosen: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import sys
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
+from phasegraph._support.user_line import warn_at_user_line
 from phasegraph.errors import InvalidInputError
 
 PARAMETERS: Mapping[str, str] = MappingProxyType(
@@ -28,9 +27,6 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
     {f"phasegraph{one}": f"paper{one}" for one in ("", "-2wiki", "-hard-slice", "-legacy")}
 )
 """A mapping of old to new names of pipeline presets and of systems in evaluations."""
-_OURS = ("phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
-_BETWEEN = ("pydantic", "langchain_core", "dataclasses", "functools", "typer", "click")
-"""The packages whose stack frames may be between the user's code and phasegraph."""
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 
@@ -45,19 +41,12 @@ def warn_of_old_name(old: str, new: str) -> None:
     >>> str(seen[0].message)
     'limit= is now called fetch_k=; the old name works for one more release'
     """
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None and _is_between(frame.f_globals.get("__name__", "")):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(old_name_text(old, new), DeprecationWarning, stacklevel=level)
+    warn_at_user_line(DeprecationWarning(old_name_text(old, new)), again=False)
 
 
 def old_name_text(old: str, new: str) -> str:
     """Return the text of the warning about an old name."""
     return f"{old} is now called {new}; the old name works for one more release"
-
-
-def _is_between(module: str) -> bool:
-    return any(module == one or module.startswith(f"{one}.") for one in (*_OURS, *_BETWEEN))
 
 
 def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:

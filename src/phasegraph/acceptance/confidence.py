@@ -90,6 +90,15 @@ class ConfidenceEvidence:
         The reason for a missing confidence, or the data that the confidence lacks; empty if it lacks no data.
     together : float or None
         A factor in [0, 1) that replaces a missing `nearness`. It increases with the best word score of a hit.
+
+    Examples
+    --------
+    >>> print(ConfidenceEvidence(0.62, top=0.51, nearness=0.73, covers={"graph": 0.9, "vector": 0.6}, named=0.5))
+    0.62 (0 to 1; high if it is likely that the corpus contains an answer)
+    top: 0.51 (best score of 'vector'; high if its passage resembles the question)
+    nearness: 0.73 (top on a scale from 0 to 1; above 0.5 if top is above the bar of the model)
+    covers: 90% by graph, 60% by vector (high if the first hits contain the words of the question, mainly rare words)
+    named: 0.50 (0 to 1; high if the question names the subject of a passage)
     """
 
     value: float | None = None
@@ -101,16 +110,31 @@ class ConfidenceEvidence:
     reason: str = ""
     together: float | None = None
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """The confidence and what it lacks, in one line."""
         if self.value is None:
             return f"none: {self.reason}"
-        said = [f"{self.value:.2f}" + (" (a probability)" if self.probability else "")]
-        if self.top is not None and self.nearness is not None:
-            said.append(f"best similarity {self.top:.3g} counts {self.nearness:.2f}")
-        elif self.together is not None:
-            said.append(f"words of the best hit count {self.together:.2f}")
-        said += [f"{share:.0%} of the words in the first hits of {name}" for name, share in (self.covers or {}).items()]
-        return ", ".join([*said, self.reason] if self.reason else said)
+        scale = "the probability" if self.probability else "0 to 1; high if it is likely"
+        said = f"{self.value:.2f} ({scale} that the corpus contains an answer)"
+        return f"{said}, {self.reason}" if self.reason else said
+
+    def __str__(self) -> str:
+        lines = [self.summary]
+        if self.top is not None:
+            lines.append(f"top: {self.top:.3g} (best score of {VECTOR!r}; high if its passage resembles the question)")
+        if self.nearness is not None:
+            meaning = "top on a scale from 0 to 1; above 0.5 if top is above the bar of the model"
+            lines.append(f"nearness: {self.nearness:.2f} ({meaning})")
+        if self.together is not None:
+            lines.append(f"together: {self.together:.2f} (0 to 1; high if one hit contains many rare words)")
+        if self.covers:
+            shares = ", ".join(f"{share:.0%} by {name}" for name, share in self.covers.items())
+            meaning = "high if the first hits contain the words of the question, mainly rare words"
+            lines.append(f"covers: {shares} ({meaning})")
+        if self.named is not None:
+            lines.append(f"named: {self.named:.2f} (0 to 1; high if the question names the subject of a passage)")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +286,7 @@ _NOT_READ = (
 )
 _NO_WORDS = "the question has no words to search for, or no hit has a text"
 _NO_WALK = "without a walk that knows the words"
-_NO_VECTOR = "without a source named 'vector'"
+_NO_VECTOR = "without vectors (no source is named 'vector')"
 _NO_COSINES = "without the scores of 'vector', which are no cosines: calibrate first"
 
 

@@ -173,7 +173,7 @@ def revoke_on_drift(
     message = f"threshold {threshold.method} revoked: {report.sentence}"
     if strict:
         raise DegradedError(message)
-    warn(message, stacklevel=2)
+    warn(message)
     return threshold.revoke(report.sentence)
 
 

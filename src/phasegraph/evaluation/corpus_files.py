@@ -14,7 +14,8 @@ from typing import Any
 from phasegraph._support.jsonl import objects_of, text_field
 from phasegraph._support.validation import check_text, file_error
 
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
+NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
+"""The `extra` of a passage or a query whose line has no other fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Passage:
     id: str
     title: str
     text: str
-    extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
+    extra: Mapping[str, object] = field(default_factory=lambda: NO_FIELDS, repr=False)
 
     def __post_init__(self) -> None:
         check_text("Passage.id", self.id)
@@ -51,7 +52,7 @@ def passages_in(file: Path, rows: Iterable[tuple[int, Mapping[str, object]]]) ->
     seen: dict[str, int] = {}
     passages = []
     for line, row in rows:
-        name = _new_id(file, line, row, seen)
+        name = unique_id(file, line, row, seen)
         title = text_field(file, line, row, "title", "")
         text = text_field(file, line, row, "text", "")
         if not (title.strip() or text.strip()):
@@ -63,7 +64,15 @@ def passages_in(file: Path, rows: Iterable[tuple[int, Mapping[str, object]]]) ->
     return tuple(passages)
 
 
-def _new_id(file: Path, line: int, row: Mapping[str, object], seen: dict[str, int]) -> str:
+def unique_id(file: Path, line: int, row: Mapping[str, object], seen: dict[str, int]) -> str:
+    """Return the id in a line of a file; raise InvalidInputError if an earlier line, in `seen`, has the same id.
+
+    `seen` maps the ids of the earlier lines to their line numbers; the id is added to it.
+
+    >>> seen = {"a": 1}
+    >>> unique_id(Path("corpus.jsonl"), 2, {"id": "b"}, seen), seen
+    ('b', {'a': 1, 'b': 2})
+    """
     name = text_field(file, line, row, "id")
     if name in seen:
         raise file_error(file, line, f"ids must not repeat; {name!r} is already on line {seen[name]}")

@@ -14,7 +14,7 @@ from typing import Any
 from phasegraph._support.jsonl import flag_field, id_list, objects_of, text_field
 from phasegraph._support.validation import check_range, check_text, file_error
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.corpus_files import _EMPTY, Passage, _new_id
+from phasegraph.evaluation.corpus_files import NO_FIELDS, Passage, unique_id
 from phasegraph.evaluation.judgements import Judgement, Span, judgement_from_spans
 
 
@@ -28,7 +28,7 @@ class Query:
     id: str
     text: str
     judgement: Judgement
-    extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
+    extra: Mapping[str, object] = field(default_factory=lambda: NO_FIELDS, repr=False)
     line: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ def queries_of(
     seen: dict[str, int] = {}
     queries = []
     for line, row in rows:
-        name = _new_id(file, line, {"id": str(line), **row}, seen)
+        name = unique_id(file, line, {"id": str(line), **row}, seen)
         spans = next((key for key in SPANS if key in row), None)
         answers = _read_answers(file, line, row)
         if spans is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from phasegraph._support.jsonl import objects_of
+from phasegraph._support.user_line import warn_at_user_line
 from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.evaluation.corpus_files import Passage, read_corpus
 from phasegraph.evaluation.datasets import Dataset
@@ -477,5 +477,5 @@ def run_notes(name: str, run: RetrieverRun, queries: Sequence[Query], depth: int
             f"{next(iter(returned))!r:.60}, a judged id is {min(judged)!r:.60}; set id_key if the ids are in "
             "another field"
         )
-        warnings.warn(notes[-1], PhasegraphWarning, stacklevel=3)
+        warn_at_user_line(PhasegraphWarning(notes[-1]), again=False)
     return notes

@@ -515,8 +515,7 @@ def tune(
     if shared:
         warn(
             f"{len(shared)} groups are in both parts ({', '.join(shared[:3])}{', …' * (len(shared) > 3)}): a confirmed "
-            "gain may come from passages already used for tuning",
-            stacklevel=2,
+            "gain may come from passages already used for tuning"
         )
     for name, part in (("tuning", tuning), ("confirmation", confirming)):
         if len(part.judgements) < MINIMUM_PER_PART:

@@ -220,8 +220,7 @@ class Consensus(Adjustment):
         if size > top:
             warn(
                 f"consensus_bonus {size:g} exceeds the largest fused value {top:g}, so every candidate that two "
-                "sources returned ranks before all other candidates; choose a smaller bonus",
-                stacklevel=6,
+                "sources returned ranks before all other candidates; choose a smaller bonus"
             )
         adjusted.add(np.where(own.returned >= 2, size, 0.0))
 

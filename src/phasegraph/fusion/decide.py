@@ -27,7 +27,6 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.contributions import contributions
 from phasegraph.fusion.fields import FieldReading
 from phasegraph.fusion.grouping import GroupBy
-from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.fusion.settings import FusionSettings
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.ranking import Ranking
@@ -59,7 +58,6 @@ def make_shortlist(
     """
     context = _NO_CONTEXT if context is None else context
     _check(rankings, context)
-    pipeline = with_new_source_names(pipeline, [ranking.source for ranking in rankings])
     chosen = pipeline if k is None else replace(pipeline, k=k)
     lists, adjustments = _to_fuse(pipeline, rankings)
     if pipeline.pool_caps:

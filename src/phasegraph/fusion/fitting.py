@@ -48,8 +48,7 @@ def fit_min_agreement(
         if first < second and not any(np.median(known[pair]) for pair in ((first, second), (second, first))):
             warn(
                 f"sources {first!r} and {second!r} agree on nothing in most of the calibration queries: check whether "
-                "a source is broken or searches another collection",
-                stacklevel=4,
+                "a source is broken or searches another collection"
             )
     return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}
 
@@ -105,5 +104,5 @@ def fit_confidence(
         return fit_probability(model, good, poor)
     except InsufficientDataError as error:
         if len([one for one in good if one.value is not None]) >= LEAST_QUERIES:  # with fewer, no fit is expected
-            warn(f"the confidence is not calibrated as a probability: {error}", stacklevel=4)
+            warn(f"the confidence is not calibrated as a probability: {error}")
         return model

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from phasegraph._support.frozen import by_fields
-from phasegraph._support.renamed import new_system, renamed_sources, warn_of_old_name
+from phasegraph._support.renamed import SOURCES, new_system, renamed_sources, warn_of_old_name
 from phasegraph._support.serialization import read_document, write_document
 from phasegraph._support.validation import check_choice, check_mapping
 from phasegraph.acceptance.confidence import ConfidenceModel
@@ -20,6 +20,7 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.decide import Shortlist, make_shortlist
 from phasegraph.fusion.exact_match import ExactMatchBonus
 from phasegraph.fusion.priors import UnitPrior
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.fusion.settings import PARTS, FusionSettings, check_weights_mapping
 from phasegraph.fusion.stored_priors import prior_from_dict
 from phasegraph.ranking import Ranking
@@ -421,8 +422,11 @@ class FusionPipeline(FusionSettings):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FusionPipeline:
-        """Read a saved pipeline; raise IntegrityError if the file is damaged, foreign or from a newer version."""
-        return cls.from_dict(read_document(path, KIND, VERSION))
+        """Read a saved pipeline; raise IntegrityError if the file is damaged, foreign or from a newer version.
+
+        Deprecated source names in the file are replaced by the new names, with a warning.
+        """
+        return with_new_source_names(cls.from_dict(read_document(path, KIND, VERSION)), SOURCES.values())
 
 
 _PRESETS: Mapping[str, Callable[[type[FusionPipeline]], FusionPipeline]] = MappingProxyType(

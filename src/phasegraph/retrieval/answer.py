@@ -85,7 +85,7 @@ def warn_without_text(result: Result, hits: Sequence[SelectedHit]) -> None:
     """Warn if the result contains ids for which no source has a document or node."""
     said = without_text(result, hits)
     if said:
-        warn(said, stacklevel=3)
+        warn(said)
 
 
 def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:

@@ -107,5 +107,5 @@ class Deletions:
         notes.append(said)
         if self._text not in self._warned:
             self._warned.add(self._text)
-            warn(self._text.format(source=self._source, said=said), stacklevel=4)
+            warn(self._text.format(source=self._source, said=said))
         return replace(kept, dropped=kept.dropped + gone, reason=kept.reason if len(kept) else said)

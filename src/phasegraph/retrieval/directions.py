@@ -125,10 +125,7 @@ class Direction:
         """Warn once that the order of the source's hits has no meaning."""
         if not self._unordered:
             self._unordered = True
-            warn(
-                f"source {self._source!r} returns its hits without an order: all its hits get the same rank",
-                stacklevel=6,
-            )
+            warn(f"source {self._source!r} returns its hits without an order: all its hits get the same rank")
 
     def falls(self, scores: Sequence[object]) -> bool:
         """Return True if the source returns its highest score first, according to `scores` and all earlier answers."""
@@ -160,8 +157,7 @@ class Direction:
             self._turned = True
             warn(
                 f"source {self._source!r}: {_note(higher, 'inferred from all answers so far')}; earlier answers were "
-                "read in the opposite direction: declare fields=HitFields(higher_is_better=...)",
-                stacklevel=6,
+                "read in the opposite direction: declare fields=HitFields(higher_is_better=...)"
             )
         self._told = higher
 
@@ -180,7 +176,7 @@ class Direction:
         note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
         if not self._warned:
             self._warned = True
-            warn(f"source {self._source!r}: {note}; the declared direction is used", stacklevel=5)
+            warn(f"source {self._source!r}: {note}; the declared direction is used")
         return f"{note}; the declared direction was used"
 
 

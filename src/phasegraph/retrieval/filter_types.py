@@ -28,7 +28,7 @@ def warn_of_types(corpus: object, wanted: HitFilter, records: Sequence[Any]) -> 
             if (name, asked) in said:
                 continue
             said.add((name, asked))
-        warn(f"no passage has a {asked} under the filter key {name!r} (the values are {held})", stacklevel=2)
+        warn(f"no passage has a {asked} under the filter key {name!r} (the values are {held})")
 
 
 def _differences(compared: Mapping[str, Iterable[Any]], records: Sequence[Any]) -> Iterator[tuple[str, str, str]]:

@@ -65,7 +65,7 @@ def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec]
         listed = "; ".join(f"source {name!r}: {said}" for name, said in found.items())
         if pipeline.strict:
             raise DegradedError(f"strict=True refuses a calibrator that was fitted to another store or model: {listed}")
-        warn(listed, stacklevel=2)
+        warn(listed)
     return found
 
 

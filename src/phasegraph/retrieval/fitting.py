@@ -84,7 +84,7 @@ def fit_calibrators(
                 f"strict=True requires a fitted calibrator for every source; the fit failed for {listed}. Give more "
                 "queries, or set strict=False"
             )
-        warn(f"sources without a fitted calibrator, which use only each answer's own scores: {listed}", stacklevel=3)
+        warn(f"sources without a fitted calibrator, which use only each answer's own scores: {listed}")
     return fitted
 
 

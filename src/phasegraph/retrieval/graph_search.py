@@ -99,7 +99,7 @@ class GraphSearch:
         said = f"the embedding of the question failed ({type(error).__name__}), so the walk used only names and words"
         if warns and not self._is_without_model:
             self._is_without_model = True
-            warn(said, cause=error, stacklevel=5)
+            warn(said, cause=error)
         ranking = _ranking_of(_without_model(source, walk), query, limit, upstream)
         return replace(ranking, reason="; ".join(filter(None, (said, ranking.reason))))
 
@@ -153,14 +153,11 @@ class GraphSearch:
         """
         words = self.framework
         if missing and not self.look_up.is_set:
-            warn(
-                f"{words.hits}= was not given: the passages that the walk found have only an id, no text", stacklevel=3
-            )
+            warn(f"{words.hits}= was not given: the passages that the walk found have only an id, no text")
         elif missing:
             warn(
                 f"{words.hits}= has no {words.hit} for {missing} of {count} passages that the walk found: they are "
-                "left out",
-                stacklevel=3,
+                "left out"
             )
 
 

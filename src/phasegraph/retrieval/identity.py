@@ -114,8 +114,7 @@ class Identities:
             self._warned = True
             warn(
                 f"source {self._source!r} returns hits without an id: their texts serve as ids, also to join them "
-                "with hits of other sources; give the hits ids, or set fields=HitFields(id=...)",
-                stacklevel=3,
+                "with hits of other sources; give the hits ids, or set fields=HitFields(id=...)"
             )
         for origin, count in counts.items():
             where = "their text" if origin == "text" else f"metadata key {origin!r}"

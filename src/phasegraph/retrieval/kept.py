@@ -80,7 +80,7 @@ class KeptPassages:
         if ids is None:
             ids = self.ids(where)
             if not ids:
-                warn(f"delete: no passage matches {where!r:.200}; 0 deleted", stacklevel=2)
+                warn(f"delete: no passage matches {where!r:.200}; 0 deleted")
                 return 0
         corpus.replace(ids)
         self._changed(corpus)
@@ -187,8 +187,7 @@ class KeptPassages:
             warn(
                 f"sync: {copies} of {counts.added} added documents have the same passages as stored documents with "
                 "other names: give source_key= (the metadata key that names a document, such as a file's path) when "
-                "you create the retriever",
-                stacklevel=3,
+                "you create the retriever"
             )
         return counts
 

@@ -100,7 +100,7 @@ def _tell(plan: BuildPlan) -> None:
     if plan.in_shards:
         _logger.info("%s", plan.message)
     elif plan.sizes:
-        warn(plan.message, stacklevel=4)
+        warn(plan.message)
 
 
 def _bytes_of(vectors: Any) -> int:

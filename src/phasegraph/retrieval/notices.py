@@ -56,7 +56,7 @@ class FirstAnswers:
                     f"answers: it accepts scores of {bound}, and the best hit now has {nearest:g}. Check the "
                     "threshold, or fit it again"
                 )
-                warn(text, stacklevel=5)
+                warn(text)
 
 
 _NO_WEIGHT = 0.06  # adaptive weights give every source except the graph walk at least .05
@@ -95,13 +95,12 @@ class SharedIdWarning:
                     warn(
                         f"source {name!r} has almost no weight ({weight:.2g}): in {_FIRST_ANSWERS} consecutive "
                         "answers, no other source returned any of its ids. Give the sources the same corpus and the "
-                        "same ids (fields=HitFields(id=...)), or set weights=",
-                        stacklevel=5,
+                        "same ids (fields=HitFields(id=...)), or set weights="
                     )
             elif before:
                 self._in_a_row[name] = 0
                 if before >= _FIRST_ANSWERS:
-                    warn(f"source {name!r} has a normal weight again ({weight:.2g})", stacklevel=5)
+                    warn(f"source {name!r} has a normal weight again ({weight:.2g})")
 
 
 _FEWEST = 5
@@ -222,7 +221,7 @@ class GroupKeyWarning:
         group_by, lines = shortlist.pipeline.group_by, shortlist.adjusted.warnings
         if group_by is not None and lines and group_by.key not in self._said:
             self._said.add(group_by.key)
-            warn("; ".join(lines), stacklevel=5)
+            warn("; ".join(lines))
 
 
 _MOST_STEPS = 256
@@ -263,7 +262,7 @@ class DeadlineGuard:
                 if late
                 else ("fusing the hits meets the deadline again")
             )
-            warn(said, stacklevel=5)
+            warn(said)
 
     def bounded(self, function: Callable[[], Item]) -> Callable[[], Item]:
         """Wrap a function to count its running calls; a call raises Late if 256 calls are already running."""

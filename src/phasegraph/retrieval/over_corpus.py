@@ -64,7 +64,7 @@ def build_corpus(
     passages, embedder = _passages_of(framework, held, how, kept=False), framework.model_of(model)
     plan = BuildPlan.of(sum(len(one["title"]) + len(one["text"]) for one in passages))
     if plan.sizes:
-        warn(f"{plan.sizes}: {remedy}", stacklevel=3)
+        warn(f"{plan.sizes}: {remedy}")
     given = vectors is not None and len(vectors) > 0
     if vectors is None:
         vectors = framework.embedded(model, list(held.values()), how.progress)
@@ -290,8 +290,7 @@ class FusedPassages(KeptPassages):
             self._save_pipeline(place)
             warn(
                 f"save: {place.name!r} contains only the fitted pipeline; the passages stay in your vector store. To "
-                "use the pipeline again, give this path as pipeline= together with the store",
-                stacklevel=2,
+                "use the pipeline again, give this path as pipeline= together with the store"
             )
             return
         if not corpus.settings:  # the passages of a folder were checked when the folder was created

@@ -49,8 +49,7 @@ class Parents:
         if lacking:
             warn(
                 f"parents: {len(lacking)} documents have no text, or no text that matches the filters: "
-                f"{', '.join(map(repr, lacking[:5]))}; the answer contains their passages instead",
-                stacklevel=4,
+                f"{', '.join(map(repr, lacking[:5]))}; the answer contains their passages instead"
             )
         return [
             replace(one, payload=self.framework.with_text(one.payload, texts[name])) if name in texts else one

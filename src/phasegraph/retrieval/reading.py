@@ -115,8 +115,7 @@ class HitReader:
                 self._absent.add(name)
                 warn(
                     f"source {self.name!r}: no hit has the metadata key {where!r} of HitFields({name}={where!r}); "
-                    f"{nearest_key(where, rows)}",
-                    stacklevel=4,
+                    f"{nearest_key(where, rows)}"
                 )
         return found
 

@@ -173,8 +173,7 @@ class ResultCallback:
                 self._warned = True
                 warn(
                     "on_result is a coroutine function, which a synchronous call cannot await, so it was not run: give "
-                    "a plain function, or use the asynchronous methods of the retriever",
-                    stacklevel=3,
+                    "a plain function, or use the asynchronous methods of the retriever"
                 )
 
     async def anotify(self, result: Result) -> None:
@@ -190,4 +189,4 @@ class ResultCallback:
 
 
 def _warn_of_callback(error: Exception) -> None:
-    warn(f"on_result raised {type(error).__name__}", cause=error, stacklevel=4)
+    warn(f"on_result raised {type(error).__name__}", cause=error)

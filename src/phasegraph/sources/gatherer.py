@@ -305,7 +305,7 @@ def _announce(tasks: Sequence[SourceTask], error: PhasegraphError | None) -> Non
             except IndexError:  # a concurrent call has taken the last notice
                 break
             try:
-                warn(text, cause=cause, stacklevel=4)
+                warn(text, cause=cause)
             except PhasegraphWarning as raised:
                 if error is not None:
                     error.add_note(str(raised))

@@ -241,7 +241,7 @@ class Step:
                 text, cause = self._notices.popleft()
             except IndexError:  # a concurrent call has taken the last notice
                 return
-            warn(text, cause=cause, stacklevel=4)
+            warn(text, cause=cause)
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:

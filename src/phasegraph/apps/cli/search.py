@@ -146,7 +146,7 @@ def show(result: Result, passages: list[dict[str, Any]], question: str, to: Cons
     `passages` are the passages of `result`, each with the snippet to print and the positions of the words.
     """
     to.print(Text(legible(question), style="bold"))
-    to.print(f"  confidence {result.confidence_evidence}")
+    to.print(f"  confidence {result.confidence_evidence.summary}")
     for line in result.warnings:
         to.print(f"  warning: {line}")
     if not passages:

@@ -250,7 +250,6 @@ def _chroma_serves(folder: Folder) -> bool:
     if reason:
         warn(
             f"{folder.path.name}: the folder's vectors in Chroma are not used, because {reason}. Each search compares "
-            "all vectors of the index instead. load(..., vector_store='flat') moves the vectors permanently",
-            stacklevel=4,
+            "all vectors of the index instead. load(..., vector_store='flat') moves the vectors permanently"
         )
     return not reason

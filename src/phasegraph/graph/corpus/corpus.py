@@ -242,7 +242,7 @@ class Corpus:
         for name in sorted(missing):
             self._said.add(name)
             hint = nearest_key(name, (one.metadata for one in records))
-            warn(f"filter key {name!r} is in no passage; {hint}", stacklevel=2)
+            warn(f"filter key {name!r} is in no passage; {hint}")
 
     def source(self, source: Part) -> LiveSource:
         """Return a source (``graph``, ``bm25`` or ``vector``) that always searches the corpus's current passages."""
@@ -438,7 +438,6 @@ class Corpus:
                 f"{folder.path.name}: the change is complete and stored, but the state file of the folder could not be "
                 f"written; the next change writes it again: {error}",
                 cause=error,
-                stacklevel=4,
             )
             return
         if folder.pending > max(_most_changed(self.index), self._tried):
@@ -569,7 +568,6 @@ class Corpus:
                     f"{folder.path.name}: loading the changes of the folder failed; searches continue without the "
                     f"changes: {said}",
                     cause=error,
-                    stacklevel=2,
                 )
 
     def settle(self, timeout: float | None = None) -> None:

@@ -75,7 +75,6 @@ def check_model(
             f"{name}: the embedding model does not answer, so it could not be compared with the stored vectors "
             f"({type(error).__name__})",
             cause=error,
-            stacklevel=2,
         )
         return False
     if found.shape[1:] != vectors.shape[1:]:
@@ -93,8 +92,7 @@ def check_model(
             warn(
                 f"{name}: the settings of its embedding model have changed ({'; '.join(changed)}), but the model still "
                 "computes nearly the same vectors for the passages that were compared. If you did not intend the "
-                "change, restore the settings",
-                stacklevel=2,
+                "change, restore the settings"
             )
         return True
     if made_by is not None and made_by.given and made_by.name == model.identity.name:

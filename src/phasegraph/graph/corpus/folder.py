@@ -422,8 +422,7 @@ class Folder:
             if one.parent not in known:
                 warn(
                     f"{self.path.name}: changes/{one.parent.name} is not a change of this folder and is ignored. A "
-                    "sync service may have created it: compare it with the other changes, then delete it",
-                    stacklevel=4,
+                    "sync service may have created it: compare it with the other changes, then delete it"
                 )
 
     def _base(self) -> int:

@@ -84,6 +84,4 @@ def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, A
     if source_key is None or any(source_key in one for one in metadata):
         return
     hint = nearest_key(source_key, metadata)
-    warn(
-        f"source_key {source_key!r} is in no passage's metadata, so no passage names its document; {hint}", stacklevel=3
-    )
+    warn(f"source_key {source_key!r} is in no passage's metadata, so no passage names its document; {hint}")

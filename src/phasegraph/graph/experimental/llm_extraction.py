@@ -279,9 +279,7 @@ class AnswerCache:
             if not self._told:
                 self._told = True
                 warn(
-                    f"{self.folder}: answers cannot be stored in this folder; a later run asks the model again: "
-                    f"{error}",
-                    stacklevel=3,
+                    f"{self.folder}: answers cannot be stored in this folder; a later run asks the model again: {error}"
                 )
 
     def _file(self, folder: Path, key: str) -> Path:
@@ -562,7 +560,6 @@ def _gathered(rows: Sequence[tuple[str, str, str]], outcomes: Mapping[_Key, Outc
         first = f", the first {next(iter(failed))!r}" if failed else ""
         warn(
             f"{len(failed) + untried} of {len(rows)} passages have no extraction ({len(failed)} failed{first}; "
-            f"{untried} not tried): report.failed contains the reason of each failure, and another run tries again",
-            stacklevel=3,
+            f"{untried} not tried): report.failed contains the reason of each failure, and another run tries again"
         )
     return ModelRun(tuple(extractions), report)

@@ -412,7 +412,7 @@ def check_title_key(title_key: str, metadata: Collection[Mapping[str, Any]], /) 
     if title_key == "title" or not metadata or any(one.get(title_key) for one in metadata):
         return
     hint = nearest_key(title_key, metadata)
-    warn(f"title_key {title_key!r} is in no passage's metadata, so no passage has a title; {hint}", stacklevel=3)
+    warn(f"title_key {title_key!r} is in no passage's metadata, so no passage has a title; {hint}")
 
 
 def graph_of_documents(

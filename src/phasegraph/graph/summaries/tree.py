@@ -619,8 +619,7 @@ class _Growing:
         elif len(slots) - found.fitted > _GROWN * found.fitted and found.fitted:
             warn(
                 f"{len(slots)} nodes are in clusters that were fitted to only {found.fitted} nodes, so clusters may be "
-                "poor: build the summary tree again",
-                stacklevel=5,
+                "poor: build the summary tree again"
             )
         self.clusterings[key] = found
         where = dict(zip(slots, found.assign(vectors), strict=True))

@@ -28,7 +28,7 @@ _TAIL = 0.02
 NO_SPREAD = 1e-9
 """Standard deviation up to which scores count as equal, because they differ only by rounding."""
 _STEEP = 50.0
-"""Log score above which published scores grow more slowly, because their exponential would become infinite."""
+"""Log score above which final scores grow more slowly, because their exponential would become infinite."""
 
 
 def passage_scores(
@@ -181,7 +181,11 @@ def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[flo
     return mean, float(np.sqrt(((values - mean) ** 2 * standing).sum() / total))
 
 
-def published(values: FloatArray) -> FloatArray:
-    """Convert log scores to positive, finite scores of a ranking, in the same order."""
+def final_scores(values: FloatArray) -> FloatArray:
+    """Convert log scores to final scores: positive, finite scores of a ranking, in the same order.
+
+    >>> final_scores(np.array([0.0, -1.0])).round(3).tolist()
+    [1.0, 0.368]
+    """
     beyond = np.maximum(values - _STEEP, 0.0)
     return np.asarray(np.exp(np.minimum(values, _STEEP) + np.log1p(beyond)))

@@ -35,10 +35,10 @@ from phasegraph.graph.walk.scoring import (
     NO_SPREAD,
     balanced,
     fiftieth,
+    final_scores,
     moments,
     part_worths,
     passage_scores,
-    published,
 )
 from phasegraph.graph.walk.settings import LinkSettings, WalkSettings, WordSettings
 from phasegraph.graph.walk.trust import FIRST, LINKED, linked_share
@@ -325,7 +325,7 @@ class GraphSource(GraphWalker):
         return Ranking(
             self.name,
             ids,
-            published(values + low),
+            final_scores(values + low),
             background=Background(mean + low, spread, "log") if spread > NO_SPREAD else None,
             size=graph.count,
             payloads=WalkPaths(graph, walked, seeding, weights, ids, self.walk.follow_probability, compared.terms),

@@ -124,7 +124,7 @@ class ModelAnswers:
             except OSError as error:
                 if not self._told:
                     self._told = True
-                    warn(f"{self.path}: answers cannot be stored in this file: {error}", cause=error, stacklevel=3)
+                    warn(f"{self.path}: answers cannot be stored in this file: {error}", cause=error)
 
     def _read(self) -> dict[tuple[str, str], Any]:
         if not self.path.exists():
@@ -143,10 +143,7 @@ class ModelAnswers:
             except (ValueError, KeyError, TypeError, RecursionError):
                 damaged += bool(line.strip())
         if damaged:
-            warn(
-                f"{self.path.name}: {damaged} damaged lines are ignored; their inputs count as not answered",
-                stacklevel=4,
-            )
+            warn(f"{self.path.name}: {damaged} damaged lines are ignored; their inputs count as not answered")
         return found
 
 
