@@ -45,7 +45,11 @@ def judge(*rankings: Ranking, model: ConfidenceModel | None = None, words: HitWo
         ([WALK], TOGETHER * (2 * 0.9 + 0.3 * 0.5) / 2.3, "without vectors (no source is named 'vector')"),
         ([VECTOR], NEAR * (0.6 + 0.3) / 1.3, "without a walk"),
         ([VECTOR, BM25], NEAR * (0.45 + 0.3) / 1.3, "without a walk"),
-        ([BM25], TOGETHER * (0.3 + 0.3) / 1.3, "without a walk that knows the words, without vectors (no source is named 'vector')"),
+        (
+            [BM25],
+            TOGETHER * (0.3 + 0.3) / 1.3,
+            "without a walk that knows the words, without vectors (no source is named 'vector')",
+        ),
     ],
 )
 def test_a_confidence_is_nearness_times_the_words_that_were_found(
