@@ -103,6 +103,17 @@ def test_rows_are_found_in_any_order() -> None:
     assert [one in rows for one in ("b", "a\0\0", "\U0001f601", 5)] == [False] * 4
 
 
+def test_ids_that_were_read_are_found_in_a_cache_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph._support.packed._MOST_BEGUN", 3)
+    rows = TextRows(_texts(NAMES))
+    for first in range(0, len(NAMES), 2):
+        read = np.arange(first, len(NAMES))
+        assert rows.texts_at(read) == NAMES[first:]
+        assert 0 < len(rows._known) <= 3
+        assert [rows[name] for name in NAMES] == list(range(len(NAMES)))
+    assert ["Ada"] not in rows
+
+
 @pytest.mark.parametrize("stride", [1, 2, 7, 256])
 def test_places_are_those_of_bisection(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phasegraph._support.packed._STRIDE", stride)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, pairwise, starmap
+from itertools import compress, islice, pairwise, starmap
 from operator import eq, lt
 from typing import Any, SupportsIndex, overload
 
@@ -18,7 +18,7 @@ from phasegraph.errors import IntegrityError
 _AT_ONCE = 65_536
 """Number of texts that are decoded together in a loop over all texts."""
 _MOST_BEGUN = 10_000
-"""Maximum number of texts for which :meth:`NameRows.begun` caches its result; then the cache is emptied."""
+"""Maximum number of texts in a cache of :class:`NameRows` or :class:`TextRows`; then the cache is emptied."""
 _ROWS, _STRIDE = range(2**62), 32
 
 
@@ -186,13 +186,26 @@ class TextRows(Mapping[str, int]):
 
     def __init__(self, texts: PackedTexts) -> None:
         self.texts, self._order = texts, memoryview(np.ascontiguousarray(texts.order).data)
+        self._known: dict[str, int] = {}
 
     @lazy_property
     def _marks(self) -> list[bytes]:
         return self.texts.raws(np.asarray(self._order)[::_STRIDE])
 
+    def texts_at(self, rows: IntArray) -> list[str]:
+        """Return the texts in the given rows, and cache the rows, because searches look up the ids that they read."""
+        places = rows.tolist()
+        found = [self.texts[row] for row in places]
+        if len(self._known) + len(found) > _MOST_BEGUN:
+            self._known.clear()
+        self._known.update(islice(zip(found, places, strict=True), _MOST_BEGUN))
+        return found
+
     def __getitem__(self, text: str) -> int:
         if isinstance(text, str):
+            known = self._known.get(text)
+            if known is not None:
+                return known
             sought = text.encode("utf-8", "surrogatepass")
             near = bisect_left(self._marks, sought)
             low, high = max(0, (near - 1) * _STRIDE), min(near * _STRIDE, len(self._order))

@@ -30,6 +30,7 @@ from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.corpus.opening import opened
 from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.walk.covering import LocalIds
 from phasegraph.graph.walk.integration import prepare
 from phasegraph.graph.walk.source import GraphSource
 from phasegraph.lexical import CountedTexts, LexicalIndex, read_hits
@@ -116,15 +117,14 @@ class Answering:
             )
         lengths = np.sqrt(np.einsum("ij,ij->i", given, given, dtype=np.float64))
         unit = (given / np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]).astype(np.float32)
-        ids = self.index.graph.passages
+        graph = self.index.graph
         for start in range(0, count, 64):
             for vector, rough in zip(unit[start : start + 64], unit[start : start + 64] @ held.T, strict=True):
                 least = reached_by(rough, LIMIT)
                 rows = np.flatnonzero(rough >= (-np.inf if least is None else least - _ROUGH))
                 scores = np.einsum("ij,j->i", held[rows], vector).astype(np.float64)  # independent of the batch
-                near = [ids[row] for row in rows.tolist()]
-                best = top_order(scores, near, LIMIT)
-                yield Ranking("vector", [near[row] for row in best.tolist()], scores[best])
+                best = top_order(scores, LocalIds(graph.passages, rows), LIMIT)
+                yield Ranking("vector", graph.ids_at(rows[best]), scores[best])
 
     def _content(self, name: str) -> str:
         record = self.index.records.get(name)

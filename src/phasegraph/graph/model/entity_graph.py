@@ -400,6 +400,12 @@ class EntityGraph:
             return TextRows(self.passages)
         return MappingProxyType(rows_by_id(self.passages))
 
+    def ids_at(self, rows: IntArray) -> list[str]:
+        """Return the ids of the passages in the given rows; :attr:`passage_rows` then finds these ids quickly."""
+        if isinstance(self.passage_rows, TextRows):
+            return self.passage_rows.texts_at(rows)
+        return [self.passages[row] for row in rows.tolist()]
+
     @lazy_property
     def entity_rows(self) -> Mapping[str, int]:
         """The row of each entity name."""

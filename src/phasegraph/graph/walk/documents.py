@@ -153,12 +153,14 @@ def spread_over_documents(
     >>> spread_over_documents(np.arange(6), np.array([5.0, 4.0, 3.0, 2.0, 1.9, 0.0]), graph, 1.0)[0].tolist()
     [0, 1, 2, 4, 3, 5]
     """
+    if share <= 0:
+        return rows, values
     first = values[:DEPTH]
     titles = graph.titles_at(rows[:DEPTH])
     same = (titles[:, None] == titles).all(axis=2) & (titles[:, :1] >= 0)
     earlier = np.tril(same, -1).sum(axis=1)
     steps = np.clip(earlier - _FREE + 1, 0, _STEPS)
-    if share <= 0 or not steps.any():
+    if not steps.any():
         return rows, values
     left = np.maximum(first - share * _STEP * float(first.std()) * steps, first[-1])
     order = np.argsort(-left, kind="stable")

@@ -24,6 +24,7 @@ from phasegraph.graph.walk.relevance import FLOOR
 from phasegraph.graph.walk.row_lookups import in_any_order, within
 from phasegraph.graph.walk.scoring import DEPTH
 from phasegraph.graph.walk.settings import WordSettings
+from phasegraph.lexical.index import WordIn
 from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import PushSettings, as_seeds, run_push
 from phasegraph.ranking import Ranking
@@ -74,7 +75,8 @@ class ListedPassages:
         self._near = ListedRelevance(graph, ranking, vector, self.terms, settings)
         self._by_clause = {clause: lexical.look_up_listed(clause, DEPTH) for clause in clauses}
         found = [self._near.listed, self.terms.found, *(one.found for one in self._by_clause.values())]
-        self._foremost = self._near.of(np.unique(np.concatenate(found)))
+        self._words: dict[str, WordIn] = {}
+        self._foremost = self._near.of(np.unique(np.concatenate(found)), self._words)
 
     @lazy_property
     def _sampled(self) -> ListedFeatures:
@@ -94,7 +96,7 @@ class ListedPassages:
         """
         operator = self.graph.operator
         rest = float(np.maximum(self._sampled.near, FLOOR).mean())
-        entering = self._near.heed(names, named, self._foremost)
+        entering = self._near.heed(names, named, self._foremost, self._words)
         weights = self._spaces.borrow()
         transitions = ListedTransitions(operator, weights, self._near.gains, rest)
         transitions.know(self._foremost.rows, entering)

@@ -14,7 +14,7 @@ from phasegraph.graph.walk.listed_spaces import ListedSpaces
 from phasegraph.graph.walk.relevance import FLOOR, UNLISTED, entered, similarities, unit_vector
 from phasegraph.graph.walk.row_lookups import found_at
 from phasegraph.graph.walk.settings import WordSettings
-from phasegraph.lexical.index import ListedTerms
+from phasegraph.lexical.index import ListedTerms, WordIn
 from phasegraph.ranking import Ranking
 
 
@@ -85,9 +85,12 @@ class ListedRelevance:
             return np.zeros(len(rows))
         return np.asarray(np.einsum("ij,j->i", held[rows], unit_vector(vector, held.shape[1])), dtype=np.float64)
 
-    def of(self, rows: IntArray) -> ListedFeatures:
-        """Return the similarities, BM25 scores, relevance and query words of the passages in `rows`."""
-        return self._seen(rows, self.cosines(rows), *self.terms.read(rows))
+    def of(self, rows: IntArray, words: dict[str, WordIn] | None = None) -> ListedFeatures:
+        """Return the similarities, BM25 scores, relevance and query words of the passages in `rows`.
+
+        `words` caches the query's words in these passages, for later calls of :meth:`heed`.
+        """
+        return self._seen(rows, self.cosines(rows), *self.terms.read(rows, words))
 
     def of_sample(self, spaces: ListedSpaces) -> ListedFeatures:
         """Return the similarities, BM25 scores, relevance and query words of the passages in ``spaces.sample``.
@@ -104,16 +107,19 @@ class ListedRelevance:
         near = cosines + self.settings.weight * words / best if best > 0 else cosines
         return ListedFeatures(rows, cosines, words, held, near)
 
-    def heed(self, names: Collection[str], named: float, foremost: ListedFeatures) -> FloatArray:
+    def heed(
+        self, names: Collection[str], named: float, foremost: ListedFeatures, words: dict[str, WordIn]
+    ) -> FloatArray:
         """Prepare the gains that depend on the query's words; return the gains of the passages `foremost`, shape (n,).
 
         A gain is a factor for the weights of edges into a passage. `names` are the words of the entities that the query
         names; passages with other query words get greater gains. `named` is the mass of the entities that the query
         names and that have a home passage (a passage about the entity). `foremost` are the passages from which seeds
-        are chosen. Their best BM25 score also scales the gains of other passages.
+        are chosen, and `words` is the cache of :meth:`of` for them. Their best BM25 score also scales the gains of
+        other passages.
         """
         self._others, self._named = self.terms.without(names), named
-        scores = self._others.scores_of(foremost.rows)
+        scores, _ = self._others.read(foremost.rows, words)
         self._highest = float(scores.max(initial=0.0))
         return self._entered(np.maximum(foremost.near, FLOOR), scores)
 

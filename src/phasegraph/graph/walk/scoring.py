@@ -110,6 +110,8 @@ def balanced(
     >>> balanced(logs, np.array([0.1, 0.5, 0.1]), np.zeros(3), 0.0).round(2).tolist()
     [1.42, 1.94, 0.0]
     """
+    if trust == 1:
+        return logs
     kinds = [found for found in map(deviations, (logs, cosines, words)) if found.any()]
     mean = sum(kinds, 0.0) / max(len(kinds), 1)
     if parts is not None:

@@ -320,7 +320,7 @@ class GraphSource(GraphWalker):
         wanted = None if limit is None else max(limit, DEPTH)
         places, values = covering(scores, heard, features.ids, features.terms, wanted, settings, worths)
         rows, values = spread_over_documents(features.rows_at(places), values, graph, 1 - trust)
-        ids, values = tuple(graph.passages[row] for row in rows[:limit].tolist()), values[:limit]
+        ids, values = tuple(graph.ids_at(rows[:limit])), values[:limit]
         mean, spread = moments(logs, features.standing)
         return Ranking(
             self.name,
