@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_a_confidence_is_nearness_times_the_words_that_were_found(
 def test_words_stand_in_for_scores_that_are_no_cosines_before_they_are_fitted(vector: Ranking) -> None:
     found = judge(WALK, vector)
     assert found.value == pytest.approx(TOGETHER * (0.6 + 2 * 0.9 + 0.3 * 0.5) / 3.3)
-    assert "together: 0.70 (0 to 1; high if one hit contains many rare words)" in str(found)
+    assert "together: 0.70 (0 to 1; high if one hit contains many rare words of the question)" in str(found)
     assert "no cosines: calibrate first" in found.reason
     fitted = judge(WALK, vector, model=ConfidenceModel(bar=-0.4, width=1.0))
     assert (fitted.nearness is None) == vector.rank_only
@@ -94,7 +95,7 @@ def test_a_printed_evidence_names_each_part_that_is_known_and_says_what_a_high_v
         head, *lines = str(ConfidenceEvidence(0.625, **named)).splitlines()
         assert head == "0.62 (0 to 1; high if it is likely that the corpus contains an answer)"
         assert [line.partition(":")[0] for line in lines] == list(named)
-        assert all(" if " in line for line in lines), lines
+        assert all(re.fullmatch(r"\w+: [^(]+ \(.{20,}\)", line) for line in lines), lines
     assert ConfidenceEvidence(0.625, reason="why").summary.endswith("an answer), why")
 
 

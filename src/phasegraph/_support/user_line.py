@@ -7,12 +7,14 @@ import warnings
 from types import FrameType
 from typing import Any
 
-_OURS = ("phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
-_BETWEEN = (
-    "langchain_core", "llama_index.core", "llama_index_instrumentation", "wrapt", "pydantic", "typer", "click",
-    "asyncio", "concurrent.futures", "threading", "contextlib", "dataclasses", "functools",
+_PACKAGES = (
+    "phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph",
+    "langchain_core", "langchain", "langchain_classic", "langgraph", "llama_index.core", "llama_index_instrumentation",
+    "workflows", "wrapt", "pydantic", "typer", "click", "anyio", "nest_asyncio",
+    "asyncio", "concurrent.futures", "multiprocessing", "threading", "contextlib", "dataclasses", "functools",
 )  # fmt: skip
-"""The packages whose stack frames may be between the user's code and phasegraph."""
+"""phasegraph, and the packages that may call it for the user."""
+_INSIDE = tuple(f"{package}." for package in _PACKAGES)
 
 
 def warn_at_user_line(warning: Warning, *, again: bool) -> None:
@@ -30,19 +32,19 @@ def warn_at_user_line(warning: Warning, *, again: bool) -> None:
     """
     frame = _user_frame(sys._getframe(1))
     registry: dict[Any, Any] = {} if again else frame.f_globals.setdefault("__warningregistry__", {})
-    module = frame.f_globals.get("__name__")
+    module = frame.f_globals.get("__name__") or "<string>"  # without a module, nothing would be issued
     warnings.warn_explicit(warning, type(warning), frame.f_code.co_filename, frame.f_lineno, module, registry=registry)
 
 
 def _user_frame(caller: FrameType) -> FrameType:
-    """Return the innermost frame outside phasegraph and the packages in between; without it, the one below `caller`."""
-    nearest = found = caller.f_back or caller
-    while _is_between(found.f_globals.get("__name__")):
-        if found.f_back is None:
+    """Return the innermost frame outside these packages; in a thread without such a frame, the frame below `caller`."""
+    nearest = frame = caller.f_back or caller
+    while _is_in_a_package(frame.f_globals.get("__name__")):
+        if frame.f_back is None:
             return nearest
-        found = found.f_back
-    return found
+        frame = frame.f_back
+    return frame
 
 
-def _is_between(module: object) -> bool:
-    return isinstance(module, str) and any(module == one or module.startswith(f"{one}.") for one in (*_OURS, *_BETWEEN))
+def _is_in_a_package(module: object) -> bool:
+    return isinstance(module, str) and (module in _PACKAGES or module.startswith(_INSIDE))

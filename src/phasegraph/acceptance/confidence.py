@@ -96,8 +96,8 @@ class ConfidenceEvidence:
     >>> print(ConfidenceEvidence(0.62, top=0.51, nearness=0.73, covers={"graph": 0.9, "vector": 0.6}, named=0.5))
     0.62 (0 to 1; high if it is likely that the corpus contains an answer)
     top: 0.51 (best score of 'vector'; high if its passage resembles the question)
-    nearness: 0.73 (top on a scale from 0 to 1; above 0.5 if top is above the bar of the model)
-    covers: 90% by graph, 60% by vector (high if the first hits contain the words of the question, mainly rare words)
+    nearness: 0.73 (top on a scale from 0 to 1; 0.5 is the bar of the confidence model)
+    covers: 90% in graph, 60% in vector (share of the question's words in the first hits; rare words count more)
     named: 0.50 (0 to 1; high if the question names the subject of a passage)
     """
 
@@ -124,13 +124,15 @@ class ConfidenceEvidence:
         if self.top is not None:
             lines.append(f"top: {self.top:.3g} (best score of {VECTOR!r}; high if its passage resembles the question)")
         if self.nearness is not None:
-            meaning = "top on a scale from 0 to 1; above 0.5 if top is above the bar of the model"
+            meaning = "top on a scale from 0 to 1; 0.5 is the bar of the confidence model"
             lines.append(f"nearness: {self.nearness:.2f} ({meaning})")
         if self.together is not None:
-            lines.append(f"together: {self.together:.2f} (0 to 1; high if one hit contains many rare words)")
+            lines.append(
+                f"together: {self.together:.2f} (0 to 1; high if one hit contains many rare words of the question)"
+            )
         if self.covers:
-            shares = ", ".join(f"{share:.0%} by {name}" for name, share in self.covers.items())
-            meaning = "high if the first hits contain the words of the question, mainly rare words"
+            shares = ", ".join(f"{share:.0%} in {name}" for name, share in self.covers.items())
+            meaning = "share of the question's words in the first hits; rare words count more"
             lines.append(f"covers: {shares} ({meaning})")
         if self.named is not None:
             lines.append(f"named: {self.named:.2f} (0 to 1; high if the question names the subject of a passage)")

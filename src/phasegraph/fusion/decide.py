@@ -57,7 +57,6 @@ def make_shortlist(
     selection.
     """
     context = _NO_CONTEXT if context is None else context
-    _check(rankings, context)
     chosen = pipeline if k is None else replace(pipeline, k=k)
     lists, adjustments = _to_fuse(pipeline, rankings)
     if pipeline.pool_caps:
@@ -106,11 +105,11 @@ def make_shortlist(
     return Shortlist(chosen, context, settled, degraded, weights, adjusted, final, rows, outcome, judge)
 
 
-def _check(rankings: object, context: object) -> None:
-    """Raise InvalidTypeError unless `rankings` is a sequence of rankings and `context` is a Context."""
+def check_rankings(rankings: object, context: object) -> None:
+    """Raise InvalidTypeError unless `rankings` is a sequence of rankings and `context` is a Context or None."""
     if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
         raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
-    if not isinstance(context, Context):
+    if not isinstance(context, Context | None):
         raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
     for ranking in rankings:
         if not isinstance(ranking, Ranking):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from phasegraph._support.frozen import by_fields
-from phasegraph._support.renamed import SOURCES, new_system, renamed_sources, warn_of_old_name
+from phasegraph._support.renamed import new_system, renamed_sources, warn_of_old_name
 from phasegraph._support.serialization import read_document, write_document
 from phasegraph._support.validation import check_choice, check_mapping
 from phasegraph.acceptance.confidence import ConfidenceModel
@@ -17,7 +17,7 @@ from phasegraph.candidates import PoolCapMode
 from phasegraph.errors import InvalidInputError, PhasegraphError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.context import Context
-from phasegraph.fusion.decide import Shortlist, make_shortlist
+from phasegraph.fusion.decide import Shortlist, check_rankings, make_shortlist
 from phasegraph.fusion.exact_match import ExactMatchBonus
 from phasegraph.fusion.priors import UnitPrior
 from phasegraph.fusion.renamed_sources import with_new_source_names
@@ -386,7 +386,9 @@ class FusionPipeline(FusionSettings):
         Shortlist
             The accepted candidates; its method ``decide`` runs the selection.
         """
-        return make_shortlist(self, rankings, context, reports=reports, k=k)
+        check_rankings(rankings, context)
+        named = with_new_source_names(self, [ranking.source for ranking in rankings])
+        return make_shortlist(named, rankings, context, reports=reports, k=k)
 
     def to_dict(self) -> dict[str, object]:
         """Return the pipeline in plain JSON types."""
@@ -422,11 +424,8 @@ class FusionPipeline(FusionSettings):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FusionPipeline:
-        """Read a saved pipeline; raise IntegrityError if the file is damaged, foreign or from a newer version.
-
-        Deprecated source names in the file are replaced by the new names, with a warning.
-        """
-        return with_new_source_names(cls.from_dict(read_document(path, KIND, VERSION)), SOURCES.values())
+        """Read a saved pipeline; raise IntegrityError if the file is damaged, foreign or from a newer version."""
+        return cls.from_dict(read_document(path, KIND, VERSION))
 
 
 _PRESETS: Mapping[str, Callable[[type[FusionPipeline]], FusionPipeline]] = MappingProxyType(

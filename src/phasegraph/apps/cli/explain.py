@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from textwrap import indent
 from typing import cast
 
 from rich.console import Console
@@ -15,11 +14,12 @@ from phasegraph.apps.cli.output import check_outputs, kept_graph, open_dataset, 
 from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import TWO
+from phasegraph.evaluation.experiment import THREE, TWO
 from phasegraph.evaluation.query_files import Query
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 from phasegraph.fusion.fields import FieldReading
 from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.result import WHY_EMPTY, Evidence, Result
 
 
@@ -32,7 +32,7 @@ def run(
     row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
     if row is None:
         raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be an id of this file; got {query_id!r}")
-    chosen = FusionPipeline() if pipeline is None else FusionPipeline.load(pipeline)
+    chosen = FusionPipeline() if pipeline is None else with_new_source_names(FusionPipeline.load(pipeline), THREE)
     names = TWO if chosen.weights is None else tuple(chosen.weights)
     inputs = ExperimentInput(dataset.subset([row]), fetch_k, graph=kept_graph(graph), progress=progress)
     runs = search_sources(inputs, names)
@@ -56,7 +56,8 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
         to.print(f"  {report.source}: {report.status}{why}, {hits}, calibration {report.calibration or '–'}")
     for (first, second), share in result.agreement.items():
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
-    to.print(indent(f"confidence {result.confidence_evidence}", "  "))
+    for number, line in enumerate(str(result.confidence_evidence).splitlines()):
+        to.print(f"    {line}" if number else f"  confidence {line}")
     for one in _readings(result):
         said = f"  prior {one.prior}: {one.found} candidates have the field {one.key!r}, {one.missing} do not"
         to.print(said + (f", {one.unusable} have an unusable value" if one.unusable else ""))

@@ -15,7 +15,6 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
 from phasegraph.fusion.decide import with_prior
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
-from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.source_config import check_no_exact_match
 
@@ -37,7 +36,7 @@ def run(runs: list[Path], out: Path, rule: str, weights: str, pipeline: Path | N
         )
     check_no_exact_match(names)
     unread = [str(prior.to_dict()["name"]) for prior in chosen.priors]
-    chosen = replace(with_new_source_names(chosen, names), priors=())
+    chosen = replace(chosen, priors=())
     queries = dict.fromkeys(query for run in read for query in run.rankings)
     fused: dict[str, Ranking] = {}
     said: list[str] = []

@@ -12,9 +12,10 @@ from phasegraph.apps.cli.naming import say_old_name
 from phasegraph.apps.cli.output import check_named, names_in, progress
 from phasegraph.evaluation.calibrated_system import calibrated_system
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS, TWO, System, pipeline_system
+from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS, THREE, TWO, System, pipeline_system
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.renamed_sources import with_new_source_names
 
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
 """The systems that need no option, by name; :data:`ADDED_BY` has the others."""
@@ -55,7 +56,7 @@ def added_systems(
     """
     found: dict[str, System] = {}
     if pipeline is not None:
-        tuned = FusionPipeline.load(pipeline)
+        tuned = with_new_source_names(FusionPipeline.load(pipeline), THREE)
         named = TWO if tuned.weights is None else tuple(tuned.weights)
         found["tuned"] = pipeline_system("tuned", tuned, named, "the pipeline of --pipeline", ours=True)
     if calibrate_on is not None:
