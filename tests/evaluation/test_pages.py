@@ -140,3 +140,34 @@ def test_where_no_hit_says_its_page_that_is_said():
         note.startswith("PageRecall and its test are left out: the page with the answer") for note in found.notes
     )
     assert any(note.startswith("Pages and its test are left out: no passage names") for note in found.notes)
+
+
+BY_PAGES = [{"question": "Who?", "pages": ["ada", "byron"]}, {"question": "Where?", "pages": ["london"]}]
+
+
+def test_pages_alone_judge_the_hits_that_say_their_pages():
+    hits = [Document("y", id=name, metadata={"source": page}) for name, page in (("1", "oslo"), ("2", "byron"))]
+    found = evaluate(lambda question: [*hits, Document("z", id="3", metadata={"source": "byron"})], BY_PAGES)
+    means = found.means["<lambda>"]
+    assert (means["PageRecall@5"], means["Recall@5"], means["MRR@10"]) == (0.25, 0.25, 0.25)
+    assert "LastHop@5" not in means
+
+
+def test_pages_alone_judge_the_passages_of_a_corpus(paged):
+    lines = [{"id": f"q{row}", **one} for row, one in enumerate(BY_PAGES)]
+    (paged / "queries.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines), encoding="utf-8")
+    found = evaluate(lambda question: ["p01", "p04"], paged)
+    assert (found.means["<lambda>"]["Recall@5"], found.means["<lambda>"]["PageRecall@5"]) == (0.75, 0.75)
+
+
+def test_pages_alone_need_hits_with_pages():
+    with pytest.raises(InvalidInputError, match=r"need the page of each hit: .* or pass the passages"):
+        evaluate(lambda question: ["1"], BY_PAGES)
+    assert evaluate(lambda question: [], BY_PAGES).means["<lambda>"]["Recall@5"] == 0.0
+
+
+def test_pages_of_hits_with_other_names_are_shown():
+    found = evaluate(lambda question: [Document("y", id="1", metadata={"source": "docs/ada"})], BY_PAGES)
+    assert "<lambda>: no hit has a judged page, such as 'ada', in the metadata 'source': the hits have 'docs/ada'" in (
+        found.notes
+    )

@@ -10,6 +10,7 @@ from phasegraph.evaluation.experiment import Answers, compare
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.recommendation import (
+    LEAST_QUESTIONS,
     WEIGHED,
     WITHOUT_WALK,
     Gain,
@@ -69,7 +70,9 @@ def test_the_best_of_some_simple_ways_is_not_claimed():
         ({}, "vectors", "plain vectors are enough: "),
         ({"vector": 35}, "vectors", "the walk adds nothing here (the default gains -37.5 ["),
         ({"relative_words": 35}, "words", "fuse vectors and BM25: relative-words gains +37.5 ["),
-        ({"rrf_words": 35, "bm25": 36}, "words", "fuse vectors and BM25: rrf-words gains +37.5 ["),
+        ({"rrf_words": 35, "bm25": 30}, "words", "fuse vectors and BM25: rrf-words gains +37.5 ["),
+        ({"rrf_words": 35, "bm25": 36}, "bm25", "BM25 alone is enough: it gains +2.5 [+0.0, "),
+        ({"rrf_words": 35, "bm25": 34}, "bm25", "BM25 alone is enough: it gains -2.5 ["),
         ({"bm25": 35, "rrf_words": 28}, "bm25", "over rrf-words"),
         ({"bm25": 35}, "bm25", "over vector;"),
         ({"default": 35}, "default", "use the default: it gains +37.5 ["),
@@ -85,6 +88,13 @@ def test_what_is_recommended_follows_the_figures(right, choice, said):
     assert said in found.sentence
 
 
+def test_few_questions_decide_nothing():
+    few = [Judgement(f"q{row}", (("right",),)) for row in range(LEAST_QUESTIONS - 1)]
+    answers = [Answers(name, {"q0": ("right",)}) for name in WEIGHED]
+    found = recommendation_of(compare(answers, few, measures=[RECALL], resamples=10))
+    assert (found.choice, found.sentence) == ("undecided", "39 questions cannot decide: ask 40 or more")
+
+
 def gain(low, system="default", over="vector", mean=0.05):
     return Gain(system, over, mean, low, 0.1)
 
@@ -95,7 +105,8 @@ NONE = gain(-0.01)
 @pytest.mark.parametrize("low", [0.0, np.nextafter(0, 1)])
 def test_a_gain_is_clear_where_its_whole_interval_is_above_zero(low):
     clear = low > 0
-    assert recommend(gain(low), NONE, NONE, NONE, NONE).choice == ("words" if clear else "vectors")
+    beaten = Gain("bm25", "rrf-words", -0.05, -0.1, -0.02)
+    assert recommend(gain(low), beaten, NONE, NONE, NONE).choice == ("words" if clear else "vectors")
     assert recommend(NONE, gain(low), NONE, NONE, NONE).choice == ("bm25" if clear else "vectors")
     assert recommend(NONE, NONE, gain(low), NONE, NONE).choice == ("default" if clear else "vectors")
     assert recommend(NONE, NONE, NONE, gain(low), NONE).choice == ("fusion" if clear else "vectors")

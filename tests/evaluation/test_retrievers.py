@@ -197,7 +197,7 @@ def test_the_last_hop_is_measured_where_the_order_of_hops_is_known():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"question": "Who?"}, "judged.jsonl:2: 'hops' must be a list of at least one id; got None"),
+        ({"question": "Who?"}, "judged.jsonl:2: a judged question must have one of the fields 'relevant', 'hops',"),
         ({"question": "Who?", "relevant": []}, "judged.jsonl:2: 'relevant' must be a list of at least one id"),
         ({"question": "Who?", "relevant": "a"}, "judged.jsonl:2: 'relevant' must be an object of gains"),
         ({"question": "Who?", "relevant": {"a": 0}}, "judged.jsonl:2: 'relevant' must contain a gain above 0"),

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import httpx
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from tests.serving.conftest import TOKENS, command, failed
+from tests.serving.conftest import TOKENS, command, embed, failed
+
+from phasegraph.apps.server.agents import mcp_server
+from phasegraph.apps.server.following import Served
+from phasegraph.apps.server.view import UNLIKELY
 
 
 async def told(session: ClientSession) -> tuple[set[str], dict, dict, list[str]]:
@@ -43,6 +48,20 @@ def check(names, found, given, wrong, *, team):
         "k",
         "ids",
     ]
+
+
+@pytest.mark.parametrize("model", [embed, None])
+def test_agents_refuse_by_the_confidence_only_if_it_knows_vectors(folder, model):
+    view = Served(folder, model, filters={"": None}).views[""]
+    said = mcp_server(view).instructions
+    assert (f"below {UNLIKELY}, say that the answer is unknown" in said) == (model is not None)
+    assert ("do not refuse because of it" in said) == (model is None)
+
+
+@pytest.mark.parametrize("guide", ["serving", "inspector"])
+def test_the_guides_name_the_same_confidence(guide):
+    page = Path(__file__).parents[2] / "docs" / "guide" / f"{guide}.md"
+    assert f"below {UNLIKELY}".replace(" 0.", " .") in page.read_text(encoding="utf-8")
 
 
 def test_over_stdio(folder):

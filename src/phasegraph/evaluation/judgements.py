@@ -62,6 +62,18 @@ class Judgement:
         return frozenset(passage for hop in self.hops for passage in hop)
 
 
+def ids_by_page(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the ids of each page's passages; `sources` is the page of each passage by id.
+
+    >>> ids_by_page({"a1": "a", "b1": "b", "a2": "a"})
+    {'a': ['a1', 'a2'], 'b': ['b1']}
+    """
+    found: dict[str, list[str]] = {}
+    for name, page in sources.items():
+        found.setdefault(page, []).append(name)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """The characters [start, end) of a document, with 0 <= start < end.

@@ -5,7 +5,7 @@ A missing or broken file raises ``InvalidInputError``, whose message names the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from phasegraph._support.jsonl import flag_field, id_list, objects_of, text_fiel
 from phasegraph._support.validation import check_range, check_text, file_error
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.corpus_files import NO_FIELDS, Passage, unique_id
-from phasegraph.evaluation.judgements import Judgement, Span, judgement_from_spans
+from phasegraph.evaluation.judgements import Judgement, Span, ids_by_page, judgement_from_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,13 @@ def queries_of(
     :func:`~phasegraph.evaluation.datasets.load_dataset` describes the fields. The question may also be named ``text``
     or ``query``, and the default ``id`` is the line number. ``relevant`` is a list of relevant ids, or another name for
     ``grades``. With `passages`, a judged id that is not among them is an error. Without `passages`, any id is accepted,
-    and spans are an error. ``pages`` is read if passages have a ``source``, or if `passages` is not given. If no
-    passage covers a span of a query, the judgement of this query has no hops.
+    and spans are an error. ``pages`` is read if passages have a ``source``, or if `passages` is not given. A query with
+    ``pages`` alone has a hop for each page, with the passages of this page; without `passages`, these hops are empty.
+    If no passage covers a span of a query, the judgement of this query has no hops.
     """
     known = None if passages is None else {passage.id for passage in passages}
     sources = MappingProxyType(_sources(passages or ()))
-    named = frozenset(sources.values())
+    by_page = ids_by_page(sources)
     places: dict[str, Span] = {}
     seen: dict[str, int] = {}
     queries = []
@@ -70,6 +71,9 @@ def queries_of(
         name = unique_id(file, line, {"id": str(line), **row}, seen)
         spans = next((key for key in SPANS if key in row), None)
         answers = _read_answers(file, line, row)
+        pages: tuple[str, ...] = ()
+        if "pages" in row and (passages is None or sources):
+            pages = _read_pages(file, line, row, None if passages is None else by_page)
         if spans is not None:
             if passages is None:
                 raise file_error(
@@ -83,15 +87,17 @@ def queries_of(
             grades = _read_grades(file, line, row, known)
             if grades and "hops" not in row:  # the order of graded passages is unknown
                 judgement = Judgement(name, tuple((one,) for one in grades if grades[one] > 0), False, grades, answers)
+            elif pages and "hops" not in row:
+                judgement = Judgement(
+                    name, tuple(tuple(by_page.get(page, ())) for page in pages), False, answers=answers
+                )
             else:
                 hops = _read_hops(file, line, row, known)
                 ordered = flag_field(file, line, row, "hop_order_known", True)
                 last = flag_field(file, line, row, "last_hop_known", ordered)
                 judgement = Judgement(name, hops, last, grades, answers)
                 _check_graded(file, line, judgement)
-        if "pages" in row and (passages is None or sources):
-            judgement = replace(judgement, pages=_read_pages(file, line, row, None if passages is None else named))
-        judgement = replace(judgement, sources=sources)
+        judgement = replace(judgement, pages=pages, sources=sources)
         for key in ("collection_id", "split"):
             if key in row:
                 text_field(file, line, row, key)
@@ -120,7 +126,7 @@ def _sources(passages: Sequence[Passage]) -> dict[str, str]:
     return {name: page for name, page in named.items() if isinstance(page, str) and page}
 
 
-def _read_pages(file: Path, line: int, row: Mapping[str, object], named: frozenset[str] | None) -> tuple[str, ...]:
+def _read_pages(file: Path, line: int, row: Mapping[str, object], named: Collection[str] | None) -> tuple[str, ...]:
     """Return the names in the field ``pages`` of a query; raise an error if a name is not in `named`.
 
     `named` contains the pages of all passages; None accepts every name.
@@ -204,7 +210,13 @@ def _places(file: Path, passages: Sequence[Passage]) -> dict[str, Span]:
 
 
 def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str] | None) -> tuple[tuple[str, ...], ...]:
-    ids = id_list(file, line, row.get("hops"), "hops", repeats=True)
+    if "hops" not in row:
+        raise file_error(
+            file, line,
+            "a judged question must have one of the fields 'relevant', 'hops', 'grades' and 'spans', or 'pages' if the "
+            "passages have a 'source'",
+        )  # fmt: skip
+    ids = id_list(file, line, row["hops"], "hops", repeats=True)
     hops: tuple[tuple[str, ...], ...] = tuple((passage,) for passage in ids)
     listed = row.get("hop_alternatives")
     if listed is not None:
@@ -246,9 +258,7 @@ def read_questions(path: str | Path, passages: Sequence[Passage]) -> tuple[Query
     """
     file = Path(path)
     texts = {passage.id: _plain(passage.content) for passage in passages}
-    by_page: dict[str, list[str]] = {}
-    for passage in passages:
-        by_page.setdefault(str(passage.extra.get("source", "")), []).append(passage.id)
+    by_page = ids_by_page(_sources(passages))
     rows = []
     for line, row in objects_of(file):
         if not any(key in row for key in _BY_IDS):

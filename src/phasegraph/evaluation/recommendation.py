@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from phasegraph._support.text import counted
 from phasegraph.evaluation.experiment import Table
 from phasegraph.evaluation.measures import COUNTS, Measure
 from phasegraph.evaluation.significance import bootstrap_intervals
@@ -24,6 +25,9 @@ SIMPLE = (
     "ensemble-three", "fusion-reciprocal-three", "fusion-relative-three",
 )  # fmt: skip
 """The single sources, the frameworks' fusion rules, and the frameworks' own classes, which break ties differently."""
+
+LEAST_QUESTIONS = 40
+"""Minimum number of questions for a recommendation."""
 
 Choice: TypeAlias = Literal["vectors", "bm25", "words", "default", "fusion", "own", "plain", "undecided"]
 
@@ -105,9 +109,9 @@ class Recommendation:
     ----------
     choice : {"vectors", "bm25", "words", "default", "fusion", "own", "plain", "undecided"}
         The method. ``"vectors"`` and ``"bm25"``: this source alone. ``"words"``: vectors and BM25, fused.
-        ``"fusion"``: a fixed fusion with the walk. ``"default"``: phasegraph's default pipeline. A comparison with a
-        user's own retriever can also give ``"own"`` (this retriever), ``"plain"`` (a simple system), or ``"undecided"``
-        if there are too few questions.
+        ``"fusion"``: a fixed fusion with the walk. ``"default"``: phasegraph's default pipeline. ``"undecided"``: there
+        are fewer than `LEAST_QUESTIONS` questions. A comparison with a user's own retriever can also give ``"own"``
+        (this retriever) or ``"plain"`` (a simple system).
     sentence : str
         A sentence that names the choice and the figures that decided it.
     """
@@ -126,7 +130,8 @@ def recommend(
     words : Gain
         The gain of the better fusion of vectors and BM25 over vectors.
     bm25 : Gain
-        The gain of BM25 over that fusion if the fusion clearly beats vectors, else over vectors.
+        The gain of BM25 over that fusion if the fusion clearly beats vectors, else over vectors. BM25 alone is simpler
+        than the fusion: it is chosen unless the fusion clearly beats it.
     default : Gain
         The gain of the default over the best system without a walk.
     fusion : Gain
@@ -158,13 +163,17 @@ def recommend(
             "fusion", f"use {fusion.system}, a fixed fusion with the walk: {gain}; the default gains {default.text}"
         )
     walk = f"the walk adds nothing here (the default gains {default.text} over {default.over})"
-    if bm25.low > 0:
+    if bm25.low > 0 or (words.low > 0 and bm25.high >= 0):
         return Recommendation("bm25", f"BM25 alone is enough: it gains {bm25.text} {points} over {bm25.over}; {walk}")
     if words.low > 0:
         gain = f"{words.system} gains {words.text} {points} over vectors"
         return Recommendation("words", f"fuse vectors and BM25: {gain}; {walk}")
     gain = f"fusing them with BM25 ({words.system}) gains {words.text} {points}"
     return Recommendation("vectors", f"plain vectors are enough: {gain}; {walk}")
+
+
+def _too_few(questions: int) -> str:
+    return f"{counted(questions, 'question')} cannot decide: ask {LEAST_QUESTIONS} or more"
 
 
 RECOMMENDED_BY = Measure("Recall", 5)
@@ -176,15 +185,13 @@ def recommendation_of(table: Table, measure: Measure = RECOMMENDED_BY) -> Recomm
     """Return the recommendation by one measure of a table; None if a compared system is missing from the table."""
     if measure not in table.tests or not _has(table, WEIGHED):
         return None
+    if len(table.queries) < LEAST_QUESTIONS:
+        return Recommendation("undecided", _too_few(len(table.queries)))
     words = gain_of(table, best_of(table, FUSED_WORDS, measure), "vector", measure)
     bm25 = gain_of(table, "bm25", words.system if words.low > 0 else "vector", measure)
     plain, fused = best_of(table, WITHOUT_WALK, measure), best_of(table, FUSED_WALK, measure)
     default, fusion = gain_of(table, "default", plain, measure), gain_of(table, fused, plain, measure)
     return recommend(words, bm25, default, fusion, gain_of(table, fused, "default", measure), str(measure))
-
-
-LEAST_QUESTIONS = 40
-"""Minimum number of questions for a recommendation beside a user's own retriever."""
 
 
 def recommend_beside(gain: Gain, plain: Gain, ahead: Gain, questions: int, measure: str = "Recall@5") -> Recommendation:
@@ -223,7 +230,7 @@ def recommend_beside(gain: Gain, plain: Gain, ahead: Gain, questions: int, measu
     if questions < LEAST_QUESTIONS:
         return Recommendation(
             "undecided",
-            f"{questions} questions are too few: ask {LEAST_QUESTIONS} or more. So far, {gain.system} gains {over}",
+            f"{_too_few(questions)}. So far, {gain.system} gains {over}",
         )
     if gain.low > 0 and ahead.low > 0:
         best = f"and {ahead.text} over {ahead.over}, the best of the plain ways"

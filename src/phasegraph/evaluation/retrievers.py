@@ -19,6 +19,7 @@ from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeEr
 from phasegraph.evaluation.corpus_files import Passage, read_corpus
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
+from phasegraph.evaluation.judgements import ids_by_page
 from phasegraph.evaluation.measures import PAGE_MEASURES, Measure
 from phasegraph.evaluation.query_files import Query, groups_of, queries_of
 from phasegraph.evaluation.significance import p_text
@@ -137,10 +138,11 @@ def evaluate(
         ``k`` or ``limit``, receives the depth of the deepest measure.
     judged : path, Dataset, mapping or iterable
         The judged questions in one of these forms. A JSONL file has one line per question: ``question`` (or ``text``),
-        and ``relevant``, a list of ids or gains by id; or the fields of a data set's ``queries.jsonl`` (``hops``,
-        ``grades``, ...; ``id`` is optional). A folder contains such a ``queries.jsonl`` and its ``corpus.jsonl``. An
-        iterable contains mappings like these lines, or :class:`~phasegraph.evaluation.query_files.Query` objects. A
-        mapping contains the relevant ids, or the gains by id, for each question.
+        and ``relevant``, a list of ids or gains by id, or ``pages``, a list of page names; or the fields of a data
+        set's ``queries.jsonl`` (``hops``, ``grades``, ...; ``id`` is optional). A folder contains such a
+        ``queries.jsonl`` and its ``corpus.jsonl``. An iterable contains mappings like these lines, or
+        :class:`~phasegraph.evaluation.query_files.Query` objects. A mapping contains the relevant ids, or the gains by
+        id, for each question.
     corpus : path or sequence of Passage, optional
         The passages of the corpus (JSONL: ``id``, ``title``, ``text``). With a corpus, a judgement of an unknown id is
         an error. Returned ids that are not in the corpus are counted. Hits without an id are matched by their text.
@@ -206,7 +208,17 @@ def evaluate(
     judgements = [query.judgement for query in queries]
     if passages is None:
         pages = MappingProxyType({found: page for run in runs.values() for found, page in run.pages.items()})
-        judgements = [replace(judgement, sources=pages) for judgement in judgements]
+        by_page = ids_by_page(pages)
+        returned = any(ids for run in runs.values() for ids in run.found.values())
+        if returned and not pages and any(one.pages and not one.passages for one in judgements):
+            raise InvalidInputError(
+                "questions that are judged by pages alone need the page of each hit: return hits with the page in the "
+                "metadata field 'source', or pass the passages (corpus=, on the command line --corpus)"
+            )
+        hops = [one.hops if one.passages else [by_page.get(page, ()) for page in one.pages] for one in judgements]
+        judgements = [
+            replace(one, sources=pages, hops=tuple(map(tuple, of))) for one, of in zip(judgements, hops, strict=True)
+        ]
     table = compare(
         answers,
         judgements,
@@ -471,7 +483,13 @@ def run_notes(name: str, run: RetrieverRun, queries: Sequence[Query], depth: int
         notes.append(f"{name}: {run.nameless} hits have no id, and no passage of the corpus has their text")
     judged = {one for query in queries for one in (*query.judgement.passages, *query.judgement.grades)}
     returned = dict.fromkeys(one for ids in run.found.values() for one in ids)
-    if returned and judged.isdisjoint(returned):
+    pages = {page for query in queries for page in query.judgement.pages}
+    if passages is None and pages and pages.isdisjoint(run.pages.values()):
+        theirs = f"the hits have {min(run.pages.values())!r:.60}" if run.pages else "the hits have no 'source'"
+        notes.append(
+            f"{name}: no hit has a judged page, such as {min(pages)!r:.60}, in the metadata 'source': {theirs}"
+        )
+    if returned and judged and judged.isdisjoint(returned):
         notes.append(
             f"{name}: none of the {len(returned)} returned ids is judged for any question; a returned id is "
             f"{next(iter(returned))!r:.60}, a judged id is {min(judged)!r:.60}; set id_key if the ids are in "

@@ -20,6 +20,7 @@ from phasegraph._support.validation import check_keys, check_query
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import Confidence
 from phasegraph.apps.inspector.collection import Collection
+from phasegraph.apps.server.view import UNLIKELY
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.query_files import Query
@@ -51,8 +52,6 @@ MOST_FOUND = 20
 """Maximum number of passages that a search by text returns."""
 MOST_OFFERED = 8
 """Maximum number of questions on the start page."""
-UNLIKELY = 0.2
-"""Confidence below which the page says that the answer is probably not in the collection."""
 _SETTINGS = ("pipeline", "weights", "thresholds", "final", "common", "confidence", "k")
 
 

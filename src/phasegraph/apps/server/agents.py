@@ -10,14 +10,22 @@ from types import MappingProxyType
 from typing import Any
 
 from phasegraph._support.serialization import deeper
-from phasegraph.apps.server.view import Answers, aside
+from phasegraph.apps.server.view import UNLIKELY, Answers, aside
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 
 INSTRUCTIONS = (
     "Passages of a fixed collection. search finds the best passages for a question; explain also gives the reasons; "
-    "passages returns passages by id. The confidence, in [0, 1], estimates whether the collection contains an answer: "
-    "below about 0.3, say that the answer is unknown instead of guessing."
+    "passages returns passages by id. "
 )
+BY_VECTORS = (
+    "The confidence, in [0, 1], estimates whether the collection contains an answer: "
+    f"below {UNLIKELY}, say that the answer is unknown instead of guessing."
+)
+BY_WORDS = (
+    "The confidence, in [0, 1], only ranks questions by the words that their passages contain, and can be near 0 for a "
+    "right answer: read the passages to decide whether they contain the answer, and do not refuse because of it."
+)
+"""The further instructions for a search with and without vectors."""
 FIELDS = MappingProxyType(
     {"search": frozenset({"query", "k"}), "explain": frozenset({"query", "k"}), "passages": frozenset({"ids"})}
 )
@@ -73,7 +81,8 @@ def mcp_server(view: Answers) -> Any:
             # Version 1 of the SDK would check each answer by a schema that allows every object, on the event loop.
             return types.CallToolResult(content=list(found[0]), structuredContent=found[1])
 
-    made = Strict("phasegraph", instructions=INSTRUCTIONS, log_level="WARNING")  # the SDK logs requests
+    said = INSTRUCTIONS + (BY_VECTORS if view.has_vectors else BY_WORDS)
+    made = Strict("phasegraph", instructions=said, log_level="WARNING")  # the SDK logs requests
     if hasattr(made, "_mcp_server"):  # without a version, version 1 of the SDK reads its own from a file, per request
         made._mcp_server.version = version("phasegraph")
     for tool in (search, explain, passages):

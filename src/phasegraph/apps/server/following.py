@@ -26,6 +26,11 @@ class FollowingView:
     def __len__(self) -> int:
         return len(self.now)
 
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the search compares vectors, and not only names and words."""
+        return self.now.has_vectors
+
     def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Search as :meth:`View.search` does, in the current version of the passages."""
         return self.now.search(query, k)

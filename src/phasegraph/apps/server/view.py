@@ -31,6 +31,8 @@ from phasegraph.sources.workers import Late, awithin, within
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 4_000
 """The limits of a request: maximum passages per answer, ids per request, and (default) characters of a query."""
+UNLIKELY = 0.2
+"""Confidence below which an answer is probably not in the collection, with default confidences from cosines."""
 
 Answer = TypeVar("Answer")
 
@@ -40,6 +42,11 @@ class Answers(Protocol):
 
     Its methods compute and wait, so an event loop calls them in a worker thread (:func:`aside`).
     """
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the search compares vectors, and not only names and words."""
+        ...
 
     def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Search as :meth:`View.search` does."""
@@ -130,6 +137,11 @@ class View:
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the search compares vectors, and not only names and words."""
+        return "vector" in self._sources
 
     def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Find the best k passages (1 to 100) for a query of at most `max_query_length` characters.
