@@ -20,8 +20,12 @@ SLOWEST_HEAD = 5.0
 """Maximum seconds to receive a request's head, and maximum seconds until a client reads part of its answer."""
 IDLE = "phasegraph.idle"
 """The key in the ASGI scope of a request that is waiting to be refused."""
-SWITCH = 0.0005
-"""Seconds after which a computing thread yields the interpreter to waiting threads; a tenth of Python's default."""
+SWITCH = 0.00002
+"""Seconds after which a computing thread yields the interpreter to a waiting thread.
+
+The event loop waits for the interpreter after almost every system call, and several threads may compute. With Python's
+default (.005 s), these waits would take more time than the work of the event loop.
+"""
 _ROUND, _QUEUE = 32, 2048
 """Maximum number of connections that one round of the event loop accepts; maximum number that wait for acceptance.
 

@@ -23,8 +23,12 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 from phasegraph.retrieval.plain_filters import Filter, check_filter
 
 LARGEST_BODY = 256 * 1024
-MOST_REQUESTS, SLOWEST_BODY = 4, 10.0
-"""Maximum concurrent requests (few, because they share one interpreter), and maximum seconds to receive a request."""
+MOST_REQUESTS, SLOWEST_BODY = 2, 10.0
+"""Maximum concurrent requests, and maximum seconds to receive a request.
+
+Concurrent requests share one interpreter, so more of them make every request and the event loop slower. With two, a
+tenant with a long request does not hold up the other tenants.
+"""
 LINE, LINE_OF_SEVERAL = 64, 16
 """Maximum number of waiting requests if there is one tenant, and per tenant if there are several."""
 REFUSAL = 1.0
