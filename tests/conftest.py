@@ -33,6 +33,14 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
 # A sync waits for the disk, and matters only after a power failure, which no test makes: the descriptor is looked at.
 os.fsync = os.fstat
 
+# Tests make tens of thousands of small files. In memory, a file takes a small part of the processor time that it takes
+# on a disk. A container may give its memory little room, or forbid to run programs from it.
+_MEMORY, _ROOM = Path("/dev/shm"), 2 * 1024**3
+if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
+    _state = os.statvfs(_MEMORY)
+    if _state.f_bavail * _state.f_frsize >= _ROOM and not _state.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
 # No test has a stopwatch: a busy machine takes longer than 200 ms over any example.
 hypothesis.settings.register_profile("phasegraph", hypothesis.settings(), deadline=None, max_examples=repeats(100, 25))
 hypothesis.settings.load_profile("phasegraph")

@@ -185,9 +185,8 @@ def imports_against_the_floors(file: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("file", PRODUCT, ids=lambda file: str(file.relative_to(SOURCE)))
-def test_a_module_imports_only_from_its_own_floor_or_a_lower_one(file: Path) -> None:
-    assert imports_against_the_floors(file) == []
+def test_a_module_imports_only_from_its_own_floor_or_a_lower_one() -> None:
+    assert [wrong for file in PRODUCT for wrong in imports_against_the_floors(file)] == []
 
 
 def test_an_import_from_a_higher_floor_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,14 +237,16 @@ def test_every_file_that_the_architecture_page_names_is_there(house: Any) -> Non
     assert [name for name in sorted(named) if not (SOURCE / name).exists()] == []
 
 
-@pytest.mark.parametrize("file", [*PRODUCT, *INTEGRATIONS], ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_nothing_in_the_product_runs_what_it_reads(file: Path) -> None:
+def test_nothing_in_the_product_runs_what_it_reads() -> None:
     forbidden = {"eval", "exec", "pickle.load", "pickle.loads", "dill.load", "dill.loads", "yaml.load", "__import__"}
-    nodes = _nodes(file)
-    called = {name_of(node.func) for node in nodes if isinstance(node, ast.Call)}
-    assert not called & forbidden
-    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    assert not imported & {"pickle", "dill", "yaml", "marshal", "shelve"}
+    found = {}
+    for file in [*PRODUCT, *INTEGRATIONS]:
+        nodes = _nodes(file)
+        called = {name_of(node.func) for node in nodes if isinstance(node, ast.Call)}
+        imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        found[file] = called & forbidden | imported & {"pickle", "dill", "yaml", "marshal", "shelve"}
+    assert len(found) > 300
+    assert {file: names for file, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

@@ -12,9 +12,10 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email import message_from_bytes
 from email.message import Message
@@ -56,6 +57,13 @@ class Built:
         with zipfile.ZipFile(self.wheel) as archive:
             (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
             return message_from_bytes(archive.read(name))
+
+
+@pytest.fixture(scope="module")
+def disk() -> Iterator[Path]:
+    """A folder on the disk: the folders of tests may be in memory, where environments take too much room."""
+    with tempfile.TemporaryDirectory(prefix="phasegraph-wheels-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +131,7 @@ def install(programs: Path, packages: Sequence[str], constraints: Path | None = 
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def installed(
-    request: pytest.FixtureRequest, built: dict[str, Built], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def installed(request: pytest.FixtureRequest, built: dict[str, Built], disk: Path) -> Path:
     """The programs of an environment with the three wheels, for one version of Python."""
     version = str(request.param)
     if version != RUNNING and os.environ.get("PHASEGRAPH_ALL_PYTHONS") != "1":
@@ -139,7 +145,7 @@ def installed(
             skip_or_fail(missing, "WHEELS")
         pytest.skip(str(missing))
     try:
-        return environment(python, tmp_path_factory.mktemp("python") / version, packages)
+        return environment(python, disk / version, packages)
     except Missing as missing:
         skip_or_fail(missing, "WHEELS")
 
@@ -206,10 +212,10 @@ def test_the_command_line_indexes_searches_and_measures(installed: Path, tmp_pat
 
 
 @pytest.fixture(scope="module")
-def core(built: dict[str, Built], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def core(built: dict[str, Built], disk: Path) -> Path:
     """The programs of an environment with the core alone."""
     try:
-        return environment(sys.executable, tmp_path_factory.mktemp("core") / "env", [str(built["phasegraph"].wheel)])
+        return environment(sys.executable, disk / "core", [str(built["phasegraph"].wheel)])
     except Missing as missing:
         skip_or_fail(missing, "WHEELS")
 
@@ -304,14 +310,14 @@ asyncio.run(main())
 """
 
 
-def test_the_server_speaks_the_second_version_of_the_sdk(built: dict[str, Built], tmp_path: Path) -> None:
+def test_the_server_speaks_the_second_version_of_the_sdk(built: dict[str, Built], disk: Path, tmp_path: Path) -> None:
     """The first is in the environment of the tests: LangChain's adapter takes no other yet."""
     pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("mcp==")]
     (tmp_path / "constraints.txt").write_text("\n".join([*pins, "mcp==2.3.0"]))
     write_jsonl(tmp_path / "corpus.jsonl", [{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
     try:
         wanted = [f"{built['phasegraph'].wheel}[serve]"]
-        programs = environment(sys.executable, tmp_path / "env", wanted, tmp_path / "constraints.txt")
+        programs = environment(sys.executable, disk / "sdk", wanted, tmp_path / "constraints.txt")
     except Missing as missing:
         skip_or_fail(missing, "WHEELS")
     run([programs / "phasegraph", "index", "corpus.jsonl", "--out", "index"], tmp_path)

@@ -18,11 +18,15 @@ MADE = {
 }
 
 
+managers = []
+
+
 def events_kept():
     """Return the number of events that the callback managers of this process store."""
-    gc.unfreeze()  # tests/conftest.py spares the collector what was there before the tests
-    managers = [one for one in gc.get_objects() if type(one) is CallbackManager]
-    gc.freeze()
+    if not managers:
+        gc.unfreeze()  # tests/conftest.py spares the collector what was there before the tests
+    managers.extend(one for one in gc.get_objects() if type(one) is CallbackManager)
+    gc.freeze()  # the next call finds only newer objects: to go through all of them takes half a second
     return sum(len(events) for one in managers for events in one.trace_map.values())
 
 
