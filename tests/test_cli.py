@@ -53,6 +53,26 @@ def test_evaluate_prints_the_table_and_writes_the_json(folder, tmp_path, capsys)
     assert [vector[f"{name}@{k}"] for k in (5, 10) for name in ("wins", "losses", "p")] == [0, 0, 1.0] * 2
 
 
+def test_evaluate_embeds_the_texts_of_a_folder_without_embeddings(folder, tmp_path, capsys, monkeypatch):
+    kept = {name: np.load(folder / f"{name}.f16.npy").astype(float).tolist() for name in ("passages", "queries")}
+    lines = [(folder / f"{name}.jsonl").read_text("utf-8").splitlines() for name in ("corpus", "queries")]
+    passages, queries = (list(map(json.loads, of)) for of in lines)
+    texts = [f"{one['title']}\n{one['text']}" for one in passages] + [one["question"] for one in queries]
+    vectors = dict(zip(texts, kept["passages"] + kept["queries"], strict=True))
+    (tmp_path / "own_model.py").write_text(f"vectors = {vectors!r}\ndef embed(text):\n    return vectors[text]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    command = ["evaluate", str(folder), "--systems", "vector,bm25", "--json", "-"]
+    assert main(command) == 0
+    before = json.loads(capsys.readouterr().out)["systems"]["vector"]["Recall@5"]
+    for name in kept:
+        (folder / f"{name}.f16.npy").unlink()
+    assert main(command) == 1
+    assert "compute them with --embedder MODULE:OBJECT" in " ".join(capsys.readouterr().err.split())
+    assert main([*command, "--embedder", "own_model:embed"]) == 0
+    assert json.loads(capsys.readouterr().out)["systems"]["vector"]["Recall@5"] == before
+
+
 def test_standard_output_is_pure_json_when_it_is_asked_for(folder, capsys):
     assert main(["evaluate", str(folder), "--systems", "vector,rrf", "--json", "-"]) == 0
     captured = capsys.readouterr()

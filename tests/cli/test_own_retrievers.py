@@ -41,6 +41,10 @@ def failing(question):
     return IDS
 
 
+def unreadable(question):
+    return 3
+
+
 def other_ids(question):
     return ["chunk-1"]
 
@@ -111,8 +115,12 @@ def test_errors_are_counted_and_the_first_is_shown(folder, capsys):
 
 def test_where_every_question_fails_the_command_fails(folder, tmp_path, capsys):
     write_jsonl(tmp_path / "judged.jsonl", [{"question": "Which?", "relevant": ["p01"]}])
-    assert main(["evaluate", "judged.jsonl", "--retriever", "my_rag:failing"]) == 1
-    assert "my_rag:failing: ConnectionError" in capsys.readouterr().err
+    for fails in ("failing", "unreadable"):
+        assert main(["evaluate", "judged.jsonl", "--retriever", f"my_rag:{fails}"]) == 1
+    first, text, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("all sources failed. my_rag:failing: ConnectionError")
+    assert text == "my_rag:failing: ConnectionError: no route to host"
+    assert "must return a list of documents or nodes" in second
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from phasegraph import InvalidInputError
 from phasegraph.apps.cli import main
 from phasegraph.apps.cli.syncing import FileSync
 from phasegraph.distributed.building import in_turn
+from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import GraphIndex
 from phasegraph.graph.corpus.opening import opened
 from phasegraph.retrieval.passage_folder import PassageFolder
@@ -411,3 +413,21 @@ def test_a_watching_process_follows_files_until_it_is_interrupted(files: Path) -
         process.kill()
     assert (process.returncode, err) == (0, b"")
     assert counts.tolist() == [1, 0, 1]
+
+
+def test_a_passage_keeps_its_vector_while_its_title_and_text_stay(files: Path) -> None:
+    texts: list[str] = []
+
+    def embedded(records: Sequence[Any]) -> Any:
+        texts.extend(one.content for one in records)
+        return np.ones((len(records), 2), dtype=np.float32)
+
+    def passage(title: str, day: int) -> dict[str, Any]:
+        return {"id": "1", "title": title, "text": "Ada met Bo.", "metadata": {"source": "a.md", "day": day}}
+
+    folder = PassageFolder.create("out", [passage("Ada", 1)], EmbeddingModel("m", lambda text: [1.0, 1.0], embedded))
+    texts.clear()
+    assert folder.sync([passage("Ada", 2)]).embedded == 0
+    assert folder.ids(where={"day": 2})
+    assert folder.sync([passage("Bo", 2)]).embedded == 1
+    assert texts == ["Bo\nAda met Bo."]

@@ -1134,6 +1134,22 @@ class CorpusSuite:
         assert "Bo sang." not in texts
         assert "Bo sang twice." in texts
 
+    def dated(self, text: str, day: int) -> Any:
+        """Create a passage of the document ``a.md`` with the metadata ``day``, which the model does not embed."""
+        return self.piece("a.md", text, day=day)
+
+    def test_changed_metadata_that_are_not_embedded_keep_the_vectors(self, any_place: Path | None) -> None:
+        model = self.counting()
+        retriever = self.made([self.dated(text, 1) for text in ("Ada met Bo.", "Cy danced.")], any_place, model)
+        before = {one[1]: one[0] for one in self.ask(retriever, "Ada met Bo.")}
+        model.texts[:] = []
+        counts = retriever.sync([self.dated(text, 2) for text in ("Cy danced.", "Ada met Bo.")])
+        assert (counts.changed, counts.embedded, model.texts) == (1, 0, [])
+        for again in [retriever] if any_place is None else [retriever, self.opened(any_place)]:
+            found = self.ask(again, "Ada met Bo.")
+            assert [text for _, text, _ in found] == list(before)
+            assert {one["day"] for _, _, one in found} == {2}
+
     def test_changed_metadata_come_and_the_same_text_stands_in_several_documents(self, place: Path | None) -> None:
         retriever = self.made(self.pages(a=["All rights reserved."], b=["Cy danced."]), place)
         retriever.sync([*self.pages(b=["All rights reserved."]), self.piece("a.md", "All rights reserved.", page=2)])

@@ -170,6 +170,10 @@ class Documents(Framework):
         batches = ([one.page_content for one in hits[first : first + _BATCH]] for first in shown)
         return [vector for texts in batches for vector in model.embed_documents(texts)]
 
+    def embedded_text(self, hit: Document) -> str:
+        """Return a document's text, because its metadata are not embedded."""
+        return hit.page_content
+
 
 DOCUMENTS = Documents()
 
@@ -334,7 +338,6 @@ class KeptDocuments(KeptPassages):
     """Base class of a retriever that owns its documents, with the methods that add, replace and delete documents."""
 
     _framework = DOCUMENTS
-    _text_alone = True
 
     if TYPE_CHECKING:  # annotations only, because the pydantic model defines the private attributes
         _corpus: phasegraph.graph.Corpus | None

@@ -71,6 +71,10 @@ class TestLlamaIndex(CorpusSuite):
         named = {} if name is None else {"id_": name}
         return TextNode(text=text, metadata=metadata, **named)
 
+    def dated(self, text, day):
+        metadata = {"source": "a.md", "day": day}
+        return TextNode(text=text, metadata=metadata, excluded_embed_metadata_keys=["day"])
+
     def model(self, name="plain", size=16):
         return Hashed(model_name=name, size=size)
 
@@ -361,3 +365,14 @@ def test_vectors_of_nodes_may_be_an_array():
 def test_no_nodes_are_refused_by_name():
     with pytest.raises(InvalidInputError, match="nodes is empty: give at least one node"):
         CalibratedFusionRetriever.from_nodes([], Hashed())
+
+
+def test_a_changed_node_is_embedded_if_the_model_sees_the_change_or_the_node_has_a_vector():
+    retriever = CalibratedFusionRetriever.from_nodes(
+        [TextNode(text="Ada met Bo.", metadata={"source": "a.md", "page": 1})], Hashed()
+    )
+    for page, vector in ((2, None), (2, [1.0] * 16)):
+        node = TextNode(text="Ada met Bo.", metadata={"source": "a.md", "page": page, "seen": str(vector)})
+        node.excluded_embed_metadata_keys, node.embedding = ["seen"], vector
+        assert retriever.sync([node]).embedded == 1
+    assert np.ptp(retriever._corpus.index.graph.view.embeddings) == 0

@@ -30,6 +30,14 @@ def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int,
     first, last = (0, rows) if span is None else span
     with np.errstate(over="ignore"):
         vectors = np.array(array[first:last], dtype=np.float32)
+    return unit_rows(file, vectors, first)
+
+
+def unit_rows(file: Path, vectors: Float32Array, first: int = 0) -> Float32Array:
+    """Normalize the rows of an array in place as :func:`read_vectors` does, and make the array read-only.
+
+    `file` and `first`, the row of the first vector in the file, are for the messages of errors.
+    """
     lengths = _lengths(file, vectors, first)
     off = np.flatnonzero(np.abs(lengths - 1.0) > UNIT)
     vectors[off] = vectors[off] / lengths[off, None]

@@ -5,10 +5,11 @@ A missing or broken file raises ``InvalidInputError``, whose message names the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from phasegraph._support.jsonl import objects_of
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import Float32Array, IntArray
 from phasegraph._support.validation import file_error
-from phasegraph._support.vector_files import read_vectors
+from phasegraph._support.vector_files import read_vectors, unit_rows
+from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.evaluation.corpus_files import Passage, read_corpus
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.query_files import Query, groups_of, queries_of
@@ -107,7 +109,7 @@ class Dataset:
         return replace(self, queries=queries, query_vectors=self.query_vectors[wanted])
 
 
-def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
+def load_dataset(folder: str | Path, *, share: float = 0.5, model: EmbeddingModel | None = None) -> Dataset:
     """Read a data set from a folder in phasegraph's format.
 
     Parameters
@@ -122,6 +124,8 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
         the first three of these fields.
     share : float, default 0.5
         The fraction of a gold span that a relevant passage must cover, in (0, 1].
+    model : EmbeddingModel, optional
+        The model that embeds the passages or questions if the folder has no file of their embeddings.
 
     Returns
     -------
@@ -148,8 +152,10 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
         raise file_error(root, None, "the folder does not exist; a data set must be a folder")
     passages = read_corpus(root / "corpus.jsonl")
     listed = queries_of(root / "queries.jsonl", objects_of(root / "queries.jsonl"), passages, share=share)
-    vectors = read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl")
-    asked = read_vectors(root / "queries.f16.npy", len(listed), "queries.jsonl")
+    embeds = None if model is None else lambda: model.passages(passages)
+    asks = None if model is None else lambda: [model(query.text) for query in listed]
+    vectors = _vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl", embeds)
+    asked = _vectors(root / "queries.f16.npy", len(listed), "queries.jsonl", asks)
     if vectors.shape[1] != asked.shape[1]:
         message = f"the file must have as many columns as passages.f16.npy ({vectors.shape[1]}); got {asked.shape[1]}"
         raise file_error(root / "queries.f16.npy", None, message)
@@ -174,3 +180,16 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
         path=root,
         unjudged=tuple(query.id for query in listed if not query.judgement.hops),
     )
+
+
+def _vectors(file: Path, rows: int, lines_in: str, embed: Callable[[], Any] | None) -> Float32Array:
+    """Read the embeddings in a file that has a row for each line of `lines_in`; call `embed` if there is no file."""
+    if file.is_file():
+        return read_vectors(file, rows, lines_in)
+    if embed is None:
+        raise file_error(
+            file, None,
+            "the file does not exist: write the embeddings to it, or let phasegraph evaluate compute them with "
+            "--embedder MODULE:OBJECT",
+        )  # fmt: skip
+    return unit_rows(file, np.array(embed(), dtype=np.float32))

@@ -91,6 +91,10 @@ class Framework:
         """Embed hits as the framework does, with a progress bar for many hits; return None without a model."""
         raise NotImplementedError
 
+    def embedded_text(self, hit: Any) -> str | None:
+        """Return the text of a hit that :meth:`embedded` gives to the model; None if the hit contains its vector."""
+        raise NotImplementedError
+
     def carries_vectors(self, hits: Iterable[Any]) -> bool:
         """Return True if the hits contain their vectors; the model that computed the vectors is then unknown."""
         return False

@@ -43,8 +43,6 @@ class KeptPassages:
     if TYPE_CHECKING:  # the framework's class defines these attributes
         _corpus: Any
         _embeds: Any
-    _text_alone = False
-    """True if the vector of a passage depends only on its text, and not on its metadata."""
     _uncounted: tuple[str, ...] = ()
     """The metadata keys that the framework adds; a changed value under such a key does not change the passage."""
 
@@ -114,8 +112,9 @@ class KeptPassages:
         """Update the corpus to match documents; the input contains the passages of each document.
 
         New documents are added, and documents with changed passages are updated. With `full`, all other documents are
-        deleted. A passage with unchanged text and metadata stays in the corpus under its stored id. Only new passages
-        are embedded. A second call with the same documents changes nothing.
+        deleted. A passage with unchanged text and metadata stays in the corpus under its stored id. A changed passage
+        is embedded only if the text that the model embeds has changed. A second call with the same documents changes
+        nothing.
 
         Parameters
         ----------
@@ -278,20 +277,23 @@ class KeptPassages:
         """Delete and add passages in one step, and return the number of embedded passages.
 
         `removed` are the ids of the passages to delete. `came` are the passages to add, and `items` the documents or
-        nodes from which they were made. If the state of the corpus is no longer `planned`, raise StoreError; None
-        accepts every state.
+        nodes from which they were made. A passage keeps the vector of a deleted passage with the same embedded text. If
+        the state of the corpus is no longer `planned`, raise StoreError; None accepts every state.
         """
         corpus.check(came)
         view, vectors, rows = corpus.index.graph.view, None, []
         if came and view.embeddings is not None:
             self._check_embeds(corpus)
-            known = corpus.records(removed).values() if self._text_alone else ()
-            same = {one.text: view.passage_rows[one.id] for one in known}
-            rows = [row for row, one in enumerate(came) if one["text"] not in same]
-            embedded = self._framework.embedded
-            fresh = embedded(self._embeds, [items[row] for row in rows], progress) if rows else []
+            framework = self._framework
+            same = {
+                framework.embedded_text(framework.of_record(one)): view.passage_rows[one.id]
+                for one in corpus.records(removed).values()
+            }
+            texts = [framework.embedded_text(item) for item in items]
+            rows = [row for row, text in enumerate(texts) if text not in same]
+            fresh = framework.embedded(self._embeds, [items[row] for row in rows], progress) if rows else []
             made = dict(zip(rows, fresh, strict=True))
-            vectors = [made[row] if row in made else view.embeddings[same[one["text"]]] for row, one in enumerate(came)]
+            vectors = [made[row] if row in made else view.embeddings[same[text]] for row, text in enumerate(texts)]
         corpus.replace(removed, came, vectors, planned=planned)
         self._changed(corpus)
         return len(rows)

@@ -64,12 +64,20 @@ class Passages(Framework):
         """
         if model is None:
             return None
-        records = [PassageRecord(one["id"], one["title"], one["text"], Extraction(one["id"])) for one in hits]
+        records = list(map(_record, hits))
         starts = range(0, len(records), MANY)
         shown = with_progress(starts, progress if len(starts) > 1 else False, label="embed", unit="batch")
         return np.concatenate(
             [np.asarray(model.passages(records[first : first + MANY]), dtype=np.float32) for first in shown]
         )
+
+    def embedded_text(self, hit: Mapping[str, Any]) -> str:
+        """Return the title and text of a passage, which the model embeds."""
+        return _record(hit).content
+
+
+def _record(hit: Mapping[str, Any]) -> PassageRecord:
+    return PassageRecord(hit["id"], hit["title"], hit["text"], Extraction(hit["id"]))
 
 
 PASSAGES = Passages()

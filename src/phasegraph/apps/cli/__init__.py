@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 
 from phasegraph._support.text import legible
-from phasegraph.errors import PhasegraphError, PhasegraphWarning
+from phasegraph.errors import AllSourcesFailed, PhasegraphError, PhasegraphWarning, text_of
 
 __all__ = [
     "main",
@@ -50,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (PhasegraphError, OSError) as error:
         sys.stderr.write(f"phasegraph: {legible(str(error))}\n")
+        for name, cause in error.causes.items() if isinstance(error, AllSourcesFailed) else ():
+            if text_of(cause) not in str(error):  # the message quotes only errors of phasegraph
+                said = f"{name}: {type(cause).__name__}: {text_of(cause)}".splitlines()[0]
+                sys.stderr.write(f"{legible(said)}\n")
         return 1
     except Exception as error:  # noqa: BLE001 - an error of the caller's model or module, or a bug
         where = traceback.extract_tb(error.__traceback__)[-1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -26,6 +27,7 @@ from phasegraph.apps.cli.evaluate_output import (
     show_sheet,
 )
 from phasegraph.apps.cli.evaluate_report import write_pictures
+from phasegraph.apps.cli.models import model_named
 from phasegraph.apps.cli.naming import say_old_name
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
@@ -34,7 +36,6 @@ from phasegraph.apps.cli.output import (
     check_named,
     check_outputs,
     kept_graph,
-    load_embedder,
     load_object,
     measure_of,
     names_in,
@@ -44,6 +45,7 @@ from phasegraph.apps.cli.output import (
     write_json,
 )
 from phasegraph.apps.cli.system_choice import KNOWN, added_systems, chosen_systems
+from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphWarning
 from phasegraph.evaluation import Evaluation
 from phasegraph.evaluation import evaluate as measure_retrievers
@@ -180,13 +182,13 @@ def compare_systems(
     check_outputs(json=to.json_to, rows=to.rows_to)
     tokenizer_of(systems.tokenizer)
     kept = kept_graph(systems.graph)
-    questions = read_questions(folder, measured, rules)
+    model = model_named(systems.embedder)
+    questions = read_questions(folder, measured, rules, model)
     whole, tested = questions.whole, questions.tested
-    model = load_embedder(systems.embedder)
     inputs = ExperimentInput(
         whole, systems.fetch_k, graph=kept, progress=progress, tokenizer=systems.tokenizer, embedder=model
     )
-    off_topic = None if unanswered.off_topic is None else load_dataset(unanswered.off_topic)
+    off_topic = None if unanswered.off_topic is None else load_dataset(unanswered.off_topic, model=model)
     if off_topic is not None and kept is None:
         inputs = replace(inputs, graph=graph_of(whole, systems.tokenizer))  # build it once for both question sets
     printed = printed_measures(whole, further)
@@ -233,11 +235,17 @@ class Questions:
     predicted: Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
-def read_questions(folder: Path, measured: MeasureOptions, rules: Protocol | None) -> Questions:
-    """Read the data sets and the predicted answers, and divide the queries by the protocol `rules`, if there is one."""
+def read_questions(
+    folder: Path, measured: MeasureOptions, rules: Protocol | None, model: EmbeddingModel | None
+) -> Questions:
+    """Read the data sets and the predicted answers, and divide the queries by the protocol `rules`, if there is one.
+
+    `model` embeds the texts of folders without embeddings.
+    """
     share = DEFAULT_OVERLAP if rules is None else rules.span_overlap
-    whole = open_dataset(folder, measured.span_overlap, default=share)
-    dev = None if measured.dev_set is None else open_dataset(measured.dev_set, measured.span_overlap, default=share)
+    opened = partial(open_dataset, span_overlap=measured.span_overlap, default=share, model=model)
+    whole = opened(folder)
+    dev = None if measured.dev_set is None else opened(measured.dev_set)
     tested, signs, first, second = (whole, None, "", "") if rules is None else parts_of(whole, rules, dev)
     labels = [] if measured.by is None else labels_of(tested, measured.by)
     predicted = read_answers(measured.predictions or (), *([whole] if dev is None else [whole, dev]))

@@ -26,6 +26,7 @@ from phasegraph._support.serialization import MANIFEST, bundle_kind
 from phasegraph._support.text import legible, legible_json
 from phasegraph.apps.cli.naming import did_you_mean
 from phasegraph.embedding import EMBEDDERS, named_embedder
+from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.measures import Measure
@@ -54,21 +55,29 @@ def check_dataset(folder: Path) -> None:
         return
     raise InvalidInputError(
         f"{folder}: the folder is an index, but the command needs a data set (a folder with {CORPUS} and {QUERIES}); "
-        "evaluate and explain take the index of a data set as --graph FOLDER. To explain the answer to a question of "
-        "your own, use phasegraph search or phasegraph inspect on the index"
+        "evaluate and explain take the index of a data set as --graph FOLDER. To measure retrieval over your own "
+        "files, use phasegraph try FILES QUESTIONS.jsonl --compare MODULE:OBJECT. To explain the answer to a question "
+        "of your own, use phasegraph search or phasegraph inspect on the index"
     )
 
 
-def open_dataset(folder: Path, span_overlap: float | None = None, *, default: float = DEFAULT_OVERLAP) -> Dataset:
+def open_dataset(
+    folder: Path,
+    span_overlap: float | None = None,
+    *,
+    default: float = DEFAULT_OVERLAP,
+    model: EmbeddingModel | None = None,
+) -> Dataset:
     """Load the data set of a folder.
 
-    `span_overlap` is the fraction of a gold span that a relevant passage must cover; None means `default`. Raise
-    InvalidInputError if the folder is an index, or if `span_overlap` is given, but no query is judged by spans.
+    `span_overlap` is the fraction of a gold span that a relevant passage must cover; None means `default`. `model`
+    embeds the texts if the folder has no embeddings. Raise InvalidInputError if the folder is an index, or if
+    `span_overlap` is given, but no query is judged by spans.
     """
     check_dataset(folder)
     if span_overlap is None:
-        return load_dataset(folder, share=default)
-    dataset = load_dataset(folder, share=span_overlap)
+        return load_dataset(folder, share=default, model=model)
+    dataset = load_dataset(folder, share=span_overlap, model=model)
     if not dataset.unjudged and not any(key in query.extra for query in dataset.queries for key in SPANS):
         raise InvalidInputError(
             f"--span-overlap has no effect: no query of {dataset.name} is judged by spans; leave it out"
@@ -283,11 +292,6 @@ def load_model(text: str | None) -> object | None:
         like = did_you_mean(text, EMBEDDERS)
         raise typer.BadParameter(f"--embedder must be {', '.join(EMBEDDERS)} or MODULE:OBJECT; got {text!r}{like}")
     return load_object(text, "--embedder")
-
-
-def load_embedder(text: str | None) -> Embed | None:
-    """Return the function from question to vector of the model named by ``--embedder``; None without a name."""
-    return None if text is None else embed_with(load_model(text))
 
 
 def embed_with(model: object) -> Embed | None:

@@ -18,7 +18,7 @@ from llama_index.core.graph_stores.types import (
 )
 from llama_index.core.indices.utils import embed_nodes
 from llama_index.core.ingestion import run_transformations
-from llama_index.core.schema import BaseNode, Document, TextNode
+from llama_index.core.schema import BaseNode, Document, MetadataMode, TextNode
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
@@ -224,6 +224,10 @@ class Nodes(Framework):
             return None
         found = embed_nodes(list(hits), model, show_progress=bool(progress) and len(hits) > _MANY)
         return [found[node.node_id] for node in hits]
+
+    def embedded_text(self, hit: BaseNode) -> str | None:
+        """Return the text that the framework embeds for a node: its content and the metadata that are not excluded."""
+        return None if hit.embedding is not None else hit.get_content(metadata_mode=MetadataMode.EMBED)
 
     def carries_vectors(self, hits: Iterable[BaseNode]) -> bool:
         """Return True if any node already has an embedding."""

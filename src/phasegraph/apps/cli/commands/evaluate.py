@@ -148,7 +148,8 @@ def evaluate(
     recommends plain vectors, a fusion or the default, from the figures and their intervals. PageRecall, Pages and MRR
     are measured if questions have the field pages, and passages the field source.
 
-    With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause.
+    With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause. If
+    the folder has no embeddings, the model also embeds the passages and the questions.
 
     A saved pipeline adds the row 'tuned'. The baseline is always a row. With --protocol, the tables show the part of
     the queries that the protocol tests. With --retriever, your own retrievers are measured instead of the systems. With
