@@ -212,6 +212,9 @@ _HINTS = {
     **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
     **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "in_thread")},
     **dict.fromkeys(("breaker", "circuit_breaker"), "execution=Execution(circuit_breaker=...)"),
+    **dict.fromkeys(("search_type", "vector_store_query_mode"), "selection='mmr'"),
+    **dict.fromkeys(("score_threshold", "similarity_cutoff"), "accept={'vector': ...}"),
+    **dict.fromkeys(("persist_directory", "persist_dir"), "path"), "search_kwargs": "k=...",
 }  # fmt: skip
 
 
@@ -229,11 +232,12 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     "unexpected argument 'top_k'; did you mean 'k'?"
     """
     hint = _HINTS.get(name, "")
-    near = [hint] if hint.partition("=")[0] in known else difflib.get_close_matches(name, known, 1, 0.6)
-    if near:
-        said = f"did you mean {near[0] if '=' in near[0] else repr(near[0])}?"
+    if hint.partition("=")[0] in known:
+        said = f"did you mean {hint if '=' in hint else repr(hint)}?"
     elif name in _OF_PEERS:
         said = "docs/guide/coming-from.md describes its replacement"
+    elif near := difflib.get_close_matches(name, known, 1, 0.6):
+        said = f"did you mean {near[0]!r}?"
     else:
         said = f"known are {', '.join(sorted(known))}"
     return InvalidTypeError(f"unexpected argument {name!r}; {said}")
