@@ -753,6 +753,14 @@ class CorpusSuite:
         with pytest.raises(InvalidInputError, match="wraps your own sources"):
             other.delete(["d1"])
 
+    def test_a_source_that_the_maker_makes_itself_cannot_be_given(self, tmp_path: Path) -> None:
+        said = r"itself: leave out {0}=, and add sources with retrievers=\{{'NAME': source\}}"
+        for name in ("vector", "graph"):
+            with pytest.raises(InvalidInputError, match=said.format(name)):
+                self.made([self.document("a", "Ada met Bo.")], **{name: object()})
+        with pytest.raises(InvalidInputError, match=r"load makes 'graph' itself: leave out graph=$"):
+            self.opened_graph(tmp_path, graph=object())
+
     def test_a_passage_of_a_title_that_comes_is_read_again(self, place: Path | None) -> None:
         retriever = self.made([self.document("a", "They crossed the Order of the Seine.")], place)
         self.add(retriever, [self.document("b", "A river.", title="Seine")])

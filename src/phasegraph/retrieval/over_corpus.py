@@ -109,6 +109,8 @@ def _check_any(framework: Framework, held: Mapping[str, Any]) -> None:
 class FusedPassages(KeptPassages):
     """Base class of fused retrievers that are built from passages, a folder or the user's store."""
 
+    _makes = ("vector", "graph")
+
     if TYPE_CHECKING:  # the framework's class defines this attribute
         _parents: Parents | None
         _save_pipeline: Callable[[Path], None]
@@ -313,6 +315,7 @@ class FusedPassages(KeptPassages):
 class GraphPassages(KeptPassages):
     """Base class of entity-graph retrievers that own passages, or read them from a folder or Neo4j."""
 
+    _makes = ("graph",)
     _search: GraphSearch
 
     @property
