@@ -80,8 +80,8 @@ class TestLangChain(CorpusSuite):
     def opened(self, path, model=None, **fields):
         return PhaseGraphRetriever.load(path, model or Hashed(), **fields)
 
-    def graph_of(self, documents):
-        return EntityGraphRetriever.from_documents(documents)
+    def graph_of(self, documents, *model):
+        return EntityGraphRetriever.from_documents(documents, *model)
 
     def opened_graph(self, path, model=None, **fields):
         return EntityGraphRetriever.load(path, model, **fields)

@@ -84,8 +84,8 @@ class TestLlamaIndex(CorpusSuite):
     def opened(self, path, model=None, **fields):
         return CalibratedFusionRetriever.load(path, model or Hashed(), **fields)
 
-    def graph_of(self, documents):
-        return EntityGraphRetriever.from_nodes(documents)
+    def graph_of(self, documents, *model):
+        return EntityGraphRetriever.from_nodes(documents, *model)
 
     def opened_graph(self, path, model=None, **fields):
         return EntityGraphRetriever.load(path, model, **fields)

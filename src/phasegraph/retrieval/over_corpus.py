@@ -41,6 +41,10 @@ _COMMAND = (
     "graph=phasegraph.graph.load_graph(FOLDER)"
 )
 """The advice in the warning about an index that is too large for memory, without and with the argument `path`."""
+_PIPELINE_ONLY = (
+    "save: {name!r} contains only the fitted pipeline; the passages stay in your {place}. To use the pipeline again, "
+    "give this path as pipeline= together with your {place}"
+)
 
 
 def build_corpus(
@@ -276,7 +280,10 @@ class FusedPassages(KeptPassages):
 
         place, corpus = Path(path), self._corpus
         if corpus is None or place.is_file() or (place.suffix == ".json" and not place.is_dir()):
+            is_clear = place.exists() or place.suffix == ".json"
             self._save_pipeline(place)
+            if not is_clear:
+                warn(_PIPELINE_ONLY.format(name=place.name, place="sources"))
             return
         corpus = self._changing()
         if corpus.is_in(place):
@@ -290,10 +297,7 @@ class FusedPassages(KeptPassages):
         store = corpus.state.store
         if store is not None and not isinstance(store, RenewableStore):
             self._save_pipeline(place)
-            warn(
-                f"save: {place.name!r} contains only the fitted pipeline; the passages stay in your vector store. To "
-                "use the pipeline again, give this path as pipeline= together with the store"
-            )
+            warn(_PIPELINE_ONLY.format(name=place.name, place="vector store"))
             return
         if not corpus.settings:  # the passages of a folder were checked when the folder was created
             records = corpus.index.records.values()
