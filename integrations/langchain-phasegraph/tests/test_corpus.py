@@ -112,6 +112,16 @@ def test_a_retriever_is_built_over_what_a_store_holds_with_its_ids(name):
     assert {one.id for one in retriever.invoke("text of p99", k=20)} == {*(f"p{n}" for n in range(1, 9)), "new"}
 
 
+def test_a_passage_that_was_added_to_the_store_alone_is_warned_about_until_the_retriever_has_it():
+    store = STORES["InMemory"]()
+    retriever, added = PhaseGraphRetriever.from_vectorstore(store), Document("text of p99", id="new")
+    store.add_documents([added])
+    with pytest.warns(PhasegraphWarning, match="1 of 10 hits of 'vector' are not in the graph"):
+        retriever.invoke("text of p99")
+    retriever.add_documents([added])
+    assert "not in the graph" not in str(retriever.explain("text of p99").reports)
+
+
 def test_a_store_that_another_model_filled_is_refused():
     store = InMemoryVectorStore.from_documents([Document(f"Ada met Bo {n}.", id=f"a{n}") for n in range(4)], Hashed())
     store.embedding = Hashed("other")
