@@ -374,7 +374,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             the store. The store embeds the documents that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_documents`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
-            ``EntityGraphRetriever.load(folder)`` and the store to the constructor.
+            ``EntityGraphRetriever.load(folder, embeddings)`` as `graph` and the store as `vector` to the constructor.
+            This retriever has no source ``bm25``, and its documents cannot be changed.
 
         Raises
         ------
