@@ -392,6 +392,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             )
         check_kind("vectorstore", vectorstore, VectorStore)
         held, vectors = contents_of(vectorstore)
+        if not held:
+            raise InvalidInputError(
+                f"the {type(vectorstore).__name__} is empty: add documents before you build a retriever from it"
+            )
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)
         corpus = build_corpus(DOCUMENTS, held, embeddings, how, vectors=vectors, store=store)

@@ -115,7 +115,8 @@ class KeptPassages:
 
         New documents are added, and documents with changed passages are updated. With `full`, all other documents are
         deleted. A passage with unchanged text and metadata stays in the corpus under its stored id. Only new passages
-        are embedded. A second call with the same documents changes nothing.
+        are embedded. A document also counts as changed if your vector store has lost a passage of it. A second call
+        with the same documents changes nothing.
 
         Parameters
         ----------
@@ -172,6 +173,8 @@ class KeptPassages:
                 "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them"
             )
         documents, digests = table.of(state.index)
+        if getattr(state.store, "keeps_ids", False):  # a passage that the user's store lost counts as changed
+            digests = {**digests, **dict.fromkeys(digests.keys() - state.store.ids(), bytes(table.width))}
         plan = plan_sync(documents, digests, given, full=full, stays=stays)
         counts = plan.counts
         copies = copies_of_stored(documents, digests, given, plan.removed) if counts.added else 0
