@@ -122,6 +122,11 @@ def test_a_passage_that_was_added_to_the_store_alone_is_warned_about_until_the_r
     assert "not in the graph" not in str(retriever.explain("text of p99").reports)
 
 
+def test_a_retriever_over_an_empty_store_says_how_to_start():
+    with pytest.raises(InvalidInputError, match=r"InMemoryVectorStore is empty: .*retriever\.delete"):
+        PhaseGraphRetriever.from_vectorstore(InMemoryVectorStore(Hashed()))
+
+
 def test_a_sync_restores_what_was_deleted_from_the_store_alone():
     documents = [Document(f"text of p{n}", id=f"p{n}", metadata={"source": f"{n}.md"}) for n in range(3)]
     store = InMemoryVectorStore.from_documents(documents, Hashed())
@@ -379,7 +384,9 @@ def test_passages_that_the_store_deleted_are_warned_about_once_with_the_call_tha
 
 def test_no_documents_and_a_retriever_of_a_store_are_refused_by_name():
     for make in (PhaseGraphRetriever.from_documents, EntityGraphRetriever.from_documents):
-        with pytest.raises(InvalidInputError, match="documents is empty: give at least one document"):
+        with pytest.raises(
+            InvalidInputError, match=r"documents is empty: give at least one document.*retriever\.delete"
+        ):
             make([], embeddings=Hashed())
     store = InMemoryVectorStore.from_documents([Document("Ada met Bo.", id="a")], Hashed())
     with pytest.raises(InvalidTypeError, match=r"attribute \.vectorstore"):

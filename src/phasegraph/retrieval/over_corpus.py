@@ -107,7 +107,10 @@ def _passages_of(framework: Framework, held: Mapping[str, Any], how: Indexing, *
 def _check_any(framework: Framework, held: Mapping[str, Any]) -> None:
     """Raise InvalidInputError if there is no document or node."""
     if not held:
-        raise InvalidInputError(f"{framework.hits} is empty: give at least one {framework.hit}")
+        raise InvalidInputError(
+            f"{framework.hits} is empty: give at least one {framework.hit}. To start with an empty corpus, delete it "
+            "again with retriever.delete([ID])"
+        )
 
 
 class FusedPassages(KeptPassages):
