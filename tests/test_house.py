@@ -76,7 +76,7 @@ INSIDE = {
         "workers", "breaker", "protocol", "steps", "settings", "source_state", "source_task", "gathering", "gatherer",
     ],
     "retrieval": [
-        "attempts", "identity", "payloads", "joining", "deletions", "directions",
+        "attempts", "identity", "payloads", "joining", "deletions", "additions", "directions",
         "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
         "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading", "access",
         "filters", "wrapped", "nearest", "plain_hits", "stages", "answer", "notes", "notices", "driver",

@@ -21,6 +21,7 @@ from phasegraph._support.validation import (
     check_rows,
     check_seconds,
     check_text,
+    unexpected_argument,
 )
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import Execution, SourceSpec
@@ -103,3 +104,20 @@ def test_what_does_not_hold_is_refused_by_name(check, kind: type[Exception], mes
 def test_a_misspelt_setting_of_a_source_names_the_one_that_was_meant(made, given, said):
     with pytest.raises(InvalidTypeError, match=re.escape(f"unexpected argument {given!r}; {said}")):
         made(**{given: 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("id_key", "docs/guide/coming-from.md describes its replacement"),
+        ("search_type", "did you mean selection='mmr'?"),
+        ("vector_store_query_mode", "did you mean selection='mmr'?"),
+        ("score_threshold", "did you mean accept={'vector': ...}?"),
+        ("similarity_cutoff", "did you mean accept={'vector': ...}?"),
+        ("search_kwargs", "did you mean k=...?"),
+        ("persist_directory", "did you mean 'path'?"),
+    ],
+)
+def test_an_argument_of_another_retriever_names_its_replacement(given: str, said: str) -> None:
+    known = ["accept", "evidence_key", "k", "path", "selection", "vector_store"]
+    assert str(unexpected_argument(given, known)) == f"unexpected argument {given!r}; {said}"

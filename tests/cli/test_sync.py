@@ -241,7 +241,7 @@ def test_questions_with_another_model_than_the_passages_are_refused(files, capsy
     capsys.readouterr()
     assert main([command, "out", *more, "--embedder", f"sync_models:{given}"]) == 1
     name = {"two": "Other two", "plain": "sync_models:plain"}[given]
-    assert f"out was embedded with Counting one, but the given model is {name}" in capsys.readouterr().err
+    assert f"'out' was embedded with Counting one, but the given model is {name}" in capsys.readouterr().err
 
 
 def test_questions_with_the_model_of_the_passages_are_answered(files, capsys) -> None:

@@ -123,8 +123,8 @@ class CorpusSuite:
         """Open the fused retriever in a folder."""
         raise NotImplementedError
 
-    def graph_of(self, documents: Sequence[Any]) -> Any:
-        """Create the entity-graph retriever from documents, without vectors."""
+    def graph_of(self, documents: Sequence[Any], *model: Any) -> Any:
+        """Create the entity-graph retriever from documents, without vectors unless a `model` is given."""
         raise NotImplementedError
 
     def opened_graph(self, path: Path, model: Any = None, **fields: Any) -> Any:
@@ -704,6 +704,17 @@ class CorpusSuite:
             self.opened(tmp_path / "new" / "fitted.json")
         assert self.made(self.documents(range(4)), pipeline=tmp_path / "new" / "fitted.json").fitted_pipeline.k == 3
 
+    def test_a_retriever_of_other_retrievers_warns_that_a_new_name_is_no_folder(self, tmp_path: Path) -> None:
+        graph = self.graph_of(self.documents([1, 2]), self.model())
+        retriever = type(self.made(self.documents([1, 2])))(graph=graph)
+        with pytest.warns(PhasegraphWarning, match=r"'w' contains only the fitted pipeline; .* stay in your sources"):
+            retriever.save(tmp_path / "w")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            retriever.save(tmp_path / "w")
+            retriever.save(tmp_path / "new.json")
+            retriever.save(tmp_path)
+
     def test_async_forms_do_the_same(self, place: Path | None) -> None:
         retriever = self.made(self.documents(range(6)), place)
 
@@ -752,6 +763,14 @@ class CorpusSuite:
         other = type(retriever)(graph=self.graph_of(self.documents([1, 2])))
         with pytest.raises(InvalidInputError, match="wraps your own sources"):
             other.delete(["d1"])
+
+    def test_a_source_that_the_maker_makes_itself_cannot_be_given(self, tmp_path: Path) -> None:
+        said = r"itself: leave out {0}=, and add sources with retrievers=\{{'NAME': source\}}"
+        for name in ("vector", "graph"):
+            with pytest.raises(InvalidInputError, match=said.format(name)):
+                self.made([self.document("a", "Ada met Bo.")], **{name: object()})
+        with pytest.raises(InvalidInputError, match=r"load makes 'graph' itself: leave out graph=$"):
+            self.opened_graph(tmp_path, graph=object())
 
     def test_a_passage_of_a_title_that_comes_is_read_again(self, place: Path | None) -> None:
         retriever = self.made([self.document("a", "They crossed the Order of the Seine.")], place)
@@ -812,7 +831,7 @@ class CorpusSuite:
         for opened in (self.opened, self.opened_graph):
             with pytest.raises(
                 InvalidInputError,
-                match=r"embedded with Hashed plain, but the given model is Hashed other.*cosine.*reembed=True",
+                match=r"^'corpus' was embedded with Hashed plain, but .* is Hashed other.*cosine.*: load.*reembed=True",
             ):
                 opened(path, self.model("other"))
         assert len(self.opened_graph(path, self.model())._corpus) == 6

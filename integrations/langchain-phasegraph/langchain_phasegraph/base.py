@@ -76,7 +76,10 @@ class CheckedRetriever(BaseRetriever):
         def __setattr__(self, name: str, value: Any) -> None:
             name = new_name(name, type(self).model_fields)
             if name not in type(self).model_fields:
-                super().__setattr__(name, value)
+                try:
+                    super().__setattr__(name, value)
+                except ValueError as error:
+                    raise unexpected_argument(name, type(self).model_fields) from error
                 return
             given = {field: getattr(self, field) for field in self.model_fields_set}
             checked = type(self)(**{**given, name: value})  # if this line raises an error, this retriever is unchanged

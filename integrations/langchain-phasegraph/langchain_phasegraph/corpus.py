@@ -194,7 +194,7 @@ _PAGE = 1000
 def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
     """Return the documents of a store, by id and in the store's order, and their vectors.
 
-    Raise InvalidInputError if the store's class is unknown or the store is empty.
+    Raise InvalidInputError if the store's class is unknown.
     """
     kinds = _kinds(store)
     read = next((_READERS[kind] for kind in kinds if kind in _READERS), None)
@@ -204,8 +204,6 @@ def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
             "EntityGraphRetriever.from_documents, and pass the new retriever as graph= and the store as vector="
         )
     documents, vectors = read(store)
-    if not documents:
-        raise InvalidInputError(f"the {kinds[0]} is empty: add documents before you build a retriever from it")
     held = held_by_id(documents)
     if len(held) == len(documents):
         return held, vectors
@@ -219,10 +217,14 @@ def keeps_vectors_exactly(store: Any) -> bool:
 
 
 class StoreVectors:
-    """The user's vector store, which receives the changes of the corpus and embeds new documents."""
+    """The user's vector store, which receives the changes of the corpus and embeds new documents.
+
+    `keeps_ids` is True if the store returns a document with the id under which it was written.
+    """
 
     def __init__(self, store: VectorStore) -> None:
         self.store: Any = store
+        self.keeps_ids = "LanceDB" not in _kinds(store)
 
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
         """Write passages to the store, and replace passages that have the same ids."""

@@ -169,8 +169,8 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     def from_documents(
         cls,
         documents: Iterable[Document],
-        *,
         embeddings: Embeddings | None = None,
+        *,
         vectors: Any = None,
         triples: phasegraph.graph.Triples | None = None,
         extractor: Any = None,

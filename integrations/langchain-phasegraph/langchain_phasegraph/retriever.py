@@ -374,7 +374,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             the store. The store embeds the documents that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_documents`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
-            ``EntityGraphRetriever.load(folder)`` and the store to the constructor.
+            ``EntityGraphRetriever.load(folder, embeddings)`` as `graph` and the store as `vector` to the constructor.
+            This retriever has no source ``bm25``, and its documents cannot be changed.
 
         Raises
         ------
@@ -391,6 +392,11 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             )
         check_kind("vectorstore", vectorstore, VectorStore)
         held, vectors = contents_of(vectorstore)
+        if not held:
+            raise InvalidInputError(
+                f"the {type(vectorstore).__name__} is empty: add documents before you build a retriever from it. To "
+                "start with an empty corpus, add a document, and delete it again with retriever.delete([ID])"
+            )
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)
         corpus = build_corpus(DOCUMENTS, held, embeddings, how, vectors=vectors, store=store)

@@ -65,3 +65,9 @@ def test_a_copy_with_other_fields_uses_them(tmp_path):
         retriever.model_copy(update={"nope": 1})
     with pytest.raises(PhasegraphError, match="k"):
         retriever.model_copy(update={"k": -1})
+
+
+def test_an_unknown_field_names_the_nearest():
+    retriever = PhaseGraphRetriever(vector=falling)
+    with pytest.raises(InvalidTypeError, match="unexpected argument 'kk'; did you mean 'k'"):
+        retriever.kk = 2

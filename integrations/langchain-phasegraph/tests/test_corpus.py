@@ -80,8 +80,8 @@ class TestLangChain(CorpusSuite):
     def opened(self, path, model=None, **fields):
         return PhaseGraphRetriever.load(path, model or Hashed(), **fields)
 
-    def graph_of(self, documents):
-        return EntityGraphRetriever.from_documents(documents)
+    def graph_of(self, documents, *model):
+        return EntityGraphRetriever.from_documents(documents, *model)
 
     def opened_graph(self, path, model=None, **fields):
         return EntityGraphRetriever.load(path, model, **fields)
@@ -110,6 +110,33 @@ def test_a_retriever_is_built_over_what_a_store_holds_with_its_ids(name):
     retriever.delete(["p0"])
     assert [one.id for one in store.similarity_search("text of p99", k=20) if one.id in ("new", "p0")] == ["new"]
     assert {one.id for one in retriever.invoke("text of p99", k=20)} == {*(f"p{n}" for n in range(1, 9)), "new"}
+
+
+def test_a_passage_that_was_added_to_the_store_alone_is_warned_about_until_the_retriever_has_it():
+    store = STORES["InMemory"]()
+    retriever, added = PhaseGraphRetriever.from_vectorstore(store), Document("text of p99", id="new")
+    store.add_documents([added])
+    with pytest.warns(PhasegraphWarning, match="1 of 10 hits of 'vector' are not in the graph"):
+        retriever.invoke("text of p99")
+    retriever.add_documents([added])
+    assert "not in the graph" not in str(retriever.explain("text of p99").reports)
+
+
+def test_a_retriever_over_an_empty_store_says_how_to_start():
+    with pytest.raises(InvalidInputError, match=r"InMemoryVectorStore is empty: .*retriever\.delete"):
+        PhaseGraphRetriever.from_vectorstore(InMemoryVectorStore(Hashed()))
+
+
+def test_a_sync_restores_what_was_deleted_from_the_store_alone():
+    documents = [Document(f"text of p{n}", id=f"p{n}", metadata={"source": f"{n}.md"}) for n in range(3)]
+    store = InMemoryVectorStore.from_documents(documents, Hashed())
+    retriever = PhaseGraphRetriever.from_vectorstore(store)
+    for gone in (["p1"], ["p0", "p1", "p2"]):
+        store.delete(gone)
+        counts = retriever.sync(documents, full=True)
+        assert (counts.changed, counts.unchanged) == (len(gone), 3 - len(gone))
+        assert set(store.store) == set(retriever.ids()) == {"p0", "p1", "p2"}
+    assert retriever.sync(documents, full=True).unchanged == 3
 
 
 def test_a_store_that_another_model_filled_is_refused():
@@ -357,7 +384,9 @@ def test_passages_that_the_store_deleted_are_warned_about_once_with_the_call_tha
 
 def test_no_documents_and_a_retriever_of_a_store_are_refused_by_name():
     for make in (PhaseGraphRetriever.from_documents, EntityGraphRetriever.from_documents):
-        with pytest.raises(InvalidInputError, match="documents is empty: give at least one document"):
+        with pytest.raises(
+            InvalidInputError, match=r"documents is empty: give at least one document.*retriever\.delete"
+        ):
             make([], embeddings=Hashed())
     store = InMemoryVectorStore.from_documents([Document("Ada met Bo.", id="a")], Hashed())
     with pytest.raises(InvalidTypeError, match=r"attribute \.vectorstore"):

@@ -88,8 +88,8 @@ class TestLlamaIndex(CorpusSuite):
     def opened(self, path, model=None, **fields):
         return CalibratedFusionRetriever.load(path, model or Hashed(), **fields)
 
-    def graph_of(self, documents):
-        return EntityGraphRetriever.from_nodes(documents)
+    def graph_of(self, documents, *model):
+        return EntityGraphRetriever.from_nodes(documents, *model)
 
     def opened_graph(self, path, model=None, **fields):
         return EntityGraphRetriever.load(path, model, **fields)
@@ -215,6 +215,17 @@ def test_what_left_the_index_by_other_ways_can_be_deleted_and_replaced():
     retriever.delete(["n1"])
     retriever.add_nodes([TextNode(text="Cy sang.", id_="n2")])
     assert set(index.docstore.docs) == {"n0", "n2", "n3"}
+
+
+def test_a_sync_restores_what_was_deleted_from_the_index_alone():
+    nodes = [TextNode(text=f"Ada met Bo in {n}.", id_=f"n{n}", metadata={"source": f"{n}.md"}) for n in range(3)]
+    index = VectorStoreIndex(nodes, embed_model=Hashed())
+    retriever = CalibratedFusionRetriever.from_index(index)
+    index.delete_nodes(["n1"], delete_from_docstore=True)
+    counts = retriever.sync(nodes, full=True)
+    assert (counts.changed, counts.unchanged) == (1, 2)
+    assert set(index.docstore.docs) == set(retriever.ids()) == {"n0", "n1", "n2"}
+    assert retriever.sync(nodes, full=True).unchanged == 3
 
 
 def test_an_index_that_another_model_filled_is_refused():
@@ -363,7 +374,7 @@ def test_vectors_of_nodes_may_be_an_array():
 
 
 def test_no_nodes_are_refused_by_name():
-    with pytest.raises(InvalidInputError, match="nodes is empty: give at least one node"):
+    with pytest.raises(InvalidInputError, match=r"nodes is empty: give at least one node.*retriever\.delete"):
         CalibratedFusionRetriever.from_nodes([], Hashed())
 
 

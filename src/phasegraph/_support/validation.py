@@ -212,6 +212,9 @@ _HINTS = {
     **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
     **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "in_thread")},
     **dict.fromkeys(("breaker", "circuit_breaker"), "execution=Execution(circuit_breaker=...)"),
+    **dict.fromkeys(("search_type", "vector_store_query_mode"), "selection='mmr'"),
+    **dict.fromkeys(("score_threshold", "similarity_cutoff"), "accept={'vector': ...}"),
+    **dict.fromkeys(("persist_directory", "persist_dir"), "path"), "search_kwargs": "k=...",
 }  # fmt: skip
 
 
@@ -229,11 +232,12 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     "unexpected argument 'top_k'; did you mean 'k'?"
     """
     hint = _HINTS.get(name, "")
-    near = [hint] if hint.partition("=")[0] in known else difflib.get_close_matches(name, known, 1, 0.6)
-    if near:
-        said = f"did you mean {near[0] if '=' in near[0] else repr(near[0])}?"
+    if hint.partition("=")[0] in known:
+        said = f"did you mean {hint if '=' in hint else repr(hint)}?"
     elif name in _OF_PEERS:
         said = "docs/guide/coming-from.md describes its replacement"
+    elif near := difflib.get_close_matches(name, known, 1, 0.6):
+        said = f"did you mean {near[0]!r}?"
     else:
         said = f"known are {', '.join(sorted(known))}"
     return InvalidTypeError(f"unexpected argument {name!r}; {said}")
@@ -250,6 +254,8 @@ def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
     return f"did you mean {near[0]!r}?" if near else f"their keys are {', '.join(map(repr, keys[:10])) or 'none'}"
 
 
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 Made = TypeVar("Made", bound=Callable[..., Any])
 
 
@@ -257,16 +263,21 @@ def known_arguments(make: Made) -> Made:
     """Make a class method reject unknown arguments; the method passes ``**fields`` to the constructor of its class.
 
     An argument is unknown if neither the method nor the constructor has this parameter. The error names the most
-    similar known argument.
+    similar known argument. The method itself makes the arguments in the attribute ``_makes`` of its class, so it also
+    rejects these arguments.
     """
     own = inspect.signature(make).parameters.keys()
 
     @wraps(make)
     def checked(cls: Any, *given: Any, **named: Any) -> Any:
-        known = {*own, *inspect.signature(cls).parameters} - {"cls", "fields", "unknown"}
+        of_class = {name for name, one in inspect.signature(cls).parameters.items() if one.kind not in _VARIABLE}
+        known = (own | of_class) - {"cls", "fields"}
         named = renamed_arguments(named, known)
+        for name in named.keys() & set(cls._makes) - own:
+            other = ", and add sources with retrievers={'NAME': source}" if "retrievers" in known else ""
+            raise InvalidInputError(f"{make.__name__} makes {name!r} itself: leave out {name}={other}")
         for name in named.keys() - known:
-            raise unexpected_argument(name, known)
+            raise unexpected_argument(name, known.difference(cls._makes))
         return make(cls, *given, **named)
 
     return cast("Made", checked)

@@ -35,7 +35,7 @@ from phasegraph.retrieval.answer import Answer
 from phasegraph.retrieval.call import Call
 from phasegraph.retrieval.driver import Sources, arun, run
 from phasegraph.retrieval.fingerprints import check_fingerprints, fingerprints
-from phasegraph.retrieval.fitting import fit_calibrators
+from phasegraph.retrieval.fitting import check_found, fit_calibrators
 from phasegraph.retrieval.notices import FirstAnswers, Notices
 from phasegraph.retrieval.source_config import check_names, check_weights, read_pipeline
 from phasegraph.retrieval.source_spec import SourceSpec, check_fetch_k, declared_dependencies
@@ -215,6 +215,7 @@ class FusionEngine:
         probability.
         """
         if relevant is not None:
+            check_found(answers, relevant)
             check_orientations(answers, relevant)
         calibrators = fit_calibrators(
             [ranking for _, rankings in answers for ranking in rankings],

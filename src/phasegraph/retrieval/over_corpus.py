@@ -41,6 +41,10 @@ _COMMAND = (
     "graph=phasegraph.graph.load_graph(FOLDER)"
 )
 """The advice in the warning about an index that is too large for memory, without and with the argument `path`."""
+_PIPELINE_ONLY = (
+    "save: {name!r} contains only the fitted pipeline; the passages stay in your {place}. To use the pipeline again, "
+    "give this path as pipeline= together with your {place}"
+)
 
 
 def build_corpus(
@@ -103,11 +107,16 @@ def _passages_of(framework: Framework, held: Mapping[str, Any], how: Indexing, *
 def _check_any(framework: Framework, held: Mapping[str, Any]) -> None:
     """Raise InvalidInputError if there is no document or node."""
     if not held:
-        raise InvalidInputError(f"{framework.hits} is empty: give at least one {framework.hit}")
+        raise InvalidInputError(
+            f"{framework.hits} is empty: give at least one {framework.hit}. To start with an empty corpus, delete it "
+            "again with retriever.delete([ID])"
+        )
 
 
 class FusedPassages(KeptPassages):
     """Base class of fused retrievers that are built from passages, a folder or the user's store."""
+
+    _makes = ("vector", "graph")
 
     if TYPE_CHECKING:  # the framework's class defines this attribute
         _parents: Parents | None
@@ -274,7 +283,10 @@ class FusedPassages(KeptPassages):
 
         place, corpus = Path(path), self._corpus
         if corpus is None or place.is_file() or (place.suffix == ".json" and not place.is_dir()):
+            is_clear = place.exists() or place.suffix == ".json"
             self._save_pipeline(place)
+            if not is_clear:
+                warn(_PIPELINE_ONLY.format(name=place.name, place="sources"))
             return
         corpus = self._changing()
         if corpus.is_in(place):
@@ -288,10 +300,7 @@ class FusedPassages(KeptPassages):
         store = corpus.state.store
         if store is not None and not isinstance(store, RenewableStore):
             self._save_pipeline(place)
-            warn(
-                f"save: {place.name!r} contains only the fitted pipeline; the passages stay in your vector store. To "
-                "use the pipeline again, give this path as pipeline= together with the store"
-            )
+            warn(_PIPELINE_ONLY.format(name=place.name, place="vector store"))
             return
         if not corpus.settings:  # the passages of a folder were checked when the folder was created
             records = corpus.index.records.values()
@@ -313,6 +322,7 @@ class FusedPassages(KeptPassages):
 class GraphPassages(KeptPassages):
     """Base class of entity-graph retrievers that own passages, or read them from a folder or Neo4j."""
 
+    _makes = ("graph",)
     _search: GraphSearch
 
     @property

@@ -74,6 +74,8 @@ class Calibrating:
         ------
         InsufficientDataError
             If there are fewer than 20 different queries, or no source can be fitted. In this case, nothing changes.
+        InvalidInputError
+            If `relevant` names another query, or none of its ids is in an answer. In this case, nothing changes.
         """
         asked, gatherer = calibration_queries(queries, relevant, progress), self._engine.gatherer
         rewriting = partial(self._engine.stages.rewriting, deadline=Deadline.after(gatherer.clock, None))

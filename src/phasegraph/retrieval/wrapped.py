@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 
 from phasegraph.errors import InvalidTypeError
 from phasegraph.ranking import Ranking
+from phasegraph.retrieval.additions import Additions
 from phasegraph.retrieval.attempts import Attempts
 from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.filters import within_filter
@@ -37,7 +38,12 @@ class WrappedSource:
         self.name, self.resolve, self.reader = name, fields.resolve, reader
         self.has_own_ids = fields.id is None
         self.look_ups: LookUps = {}
-        self.deletions = Deletions(name)
+        self.deletions, self.additions = Deletions(name), Additions()
+
+    @property
+    def corpus(self) -> Any:
+        """The corpus that the source searches; None if the source has no corpus of its own."""
+        raise NotImplementedError
 
     def look_up(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
         """Return the function that finds passages by id in the source's store.
@@ -60,7 +66,7 @@ class WrappedSource:
         """
         others = {name: one for name, one in others.items() if one is not self}
         live = {name: found for name, one in others.items() if self.held_ids and (found := one.live()) is not None}
-        self.deletions = Deletions(self.name, self.held_ids, live)
+        self.deletions, self.additions = Deletions(self.name, self.held_ids, live), Additions(tuple(live))
         if self.names_only:
             self.look_ups = {name: found for name, one in others.items() if (found := one.look_up()) is not None}
 
@@ -152,9 +158,14 @@ class _Bound:
         return within_filter(ranking, call.passes, self.notes) if call.is_filtered else ranking
 
     def _borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """Add texts from other sources if the call has no filter, and drop deleted passages."""
+        """Add texts from other sources if the call has no filter, and drop deleted passages.
+
+        Also note passages that only the store of another source has.
+        """
         source: WrappedSource = self.call.source
         deletions = source.deletions
+        if (corpus := source.corpus) is not None:
+            source.additions.see(corpus, upstream, self.notes)
         if source.names_only and not self.call.is_filtered:
             ranking = completed(
                 ranking, upstream.values(), source.look_ups, self.notes, deletions, own=source.has_texts

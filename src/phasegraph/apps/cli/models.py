@@ -36,7 +36,7 @@ def opened_for_questions(folder: Path, embedder: str | None) -> tuple[GraphIndex
     index, made_by = opened_with_model(folder)
     model = model_named(embedder)
     if isinstance(index, GraphIndex):
-        check_question_model(index, made_by, model, folder.name)
+        check_question_model(index, made_by, model, repr(folder.name))
     return index, model
 
 
@@ -44,4 +44,4 @@ def check_model_of(folder: Path, model: object) -> None:
     """Raise InvalidInputError if an embedding model differs from the recorded model of a folder."""
     index, made_by = opened_with_model(folder)
     if isinstance(index, GraphIndex):
-        check_question_model(index, made_by, _for_passages(model), folder.name)
+        check_question_model(index, made_by, _for_passages(model), repr(folder.name))

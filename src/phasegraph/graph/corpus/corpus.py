@@ -346,7 +346,7 @@ class Corpus:
         if self._checked:
             return
         state = self.state
-        name = "the store" if self._folder is None else self._folder.path.name
+        name = "the store" if self._folder is None else repr(self._folder.path.name)
         remedy = OF_STORE if self._folder is None else OF_FOLDER
         self._checked = check_model(state.index, self.made_by, state.embedder, name, remedy)
         if self._checked and isinstance(state.embedder, EmbeddingModel):

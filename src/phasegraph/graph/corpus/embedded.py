@@ -19,7 +19,10 @@ SAME = 0.99
 """Minimum cosine of the stored and the new vector of a passage if both vectors come from the same model."""
 
 
-OF_FOLDER = "embed all passages again with load(..., reembed=True) or phasegraph reembed"
+OF_FOLDER = (
+    "embed all passages again: load(..., reembed=True) does it in a retriever's folder, and phasegraph reembed in a "
+    "folder of phasegraph index --sync"
+)
 OF_STORE = "build the store again with the given model"
 """What a user can do instead, for a folder and for the user's own store."""
 
@@ -39,7 +42,7 @@ def check_model(
         The model to check. An :class:`EmbeddingModel` embeds three passages again, and the vectors are compared. Any
         other callable embeds one word, and only the length of the vector is compared.
     name : str
-        The name of the folder or store, for messages.
+        The name of the folder in quotation marks, or a description of the store, for messages.
     remedy : str
         What the user can do to use the given model, for messages.
 

@@ -31,7 +31,7 @@ class FollowedIndex:
         self._stamp = self._stamp_now()
         self.index = opened(folder) if self._folder is None else self._folder.load()[0]
         if self._folder is not None and isinstance(self.index, GraphIndex):
-            check_question_model(self.index, recorded_model(self._folder), embedder, folder.name)
+            check_question_model(self.index, recorded_model(self._folder), embedder, repr(folder.name))
 
     def _stamp_now(self) -> list[object]:
         found = [one / MANIFEST for one in self._places]

@@ -109,6 +109,11 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     seen: dict[str, int] = {}
     for number, passage in enumerate(check_rows("passages", passages)):
+        if not isinstance(passage, Mapping) and not hasattr(passage, "text"):
+            raise InvalidTypeError(
+                f"passage {number} must have id and text; got a {type(passage).__name__}: give "
+                "{'id': ..., 'title': ..., 'text': ...}"
+            )
         identity, title, text = (passage_field(passage, name) for name in ("id", "title", "text"))
         title = "" if title is None else title
         if not isinstance(identity, str) or not identity:
@@ -138,7 +143,14 @@ def as_extractions(triples: Triples) -> list[Extraction]:
     """Convert the argument `triples` of :func:`build_graph` to extractions; names in triples stay unchanged."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
-    return [in_normal_form(record) for record in check_rows("triples", triples)]
+    records = list(check_rows("triples", triples))
+    for record in records:
+        if not isinstance(record, Extraction):
+            raise InvalidTypeError(
+                "triples must be {'PASSAGE ID': [(subject, predicate, object)]} or a list of Extraction, but the list "
+                f"contains a {type(record).__name__}; extractions_of in langchain_phasegraph converts graph documents"
+            )
+    return list(map(in_normal_form, records))
 
 
 def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:

@@ -377,7 +377,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             :meth:`delete` also change the index. The index embeds the nodes that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_nodes`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
-            ``EntityGraphRetriever.load(folder)`` and the index to the constructor.
+            ``EntityGraphRetriever.load(folder, embed_model)`` as `graph` and the index as `vector` to the constructor.
+            This retriever has no source ``bm25``, and its nodes cannot be changed.
 
         Raises
         ------

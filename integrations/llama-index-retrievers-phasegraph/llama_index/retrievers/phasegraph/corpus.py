@@ -245,7 +245,10 @@ def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list
     """
     held = nodes_of(index)
     if not held:
-        raise InvalidInputError("the index has no nodes: insert nodes before you build a retriever from it")
+        raise InvalidInputError(
+            "the index has no nodes: insert nodes before you build a retriever from it. To start with an empty corpus, "
+            "insert a node, and delete it again with retriever.delete([ID])"
+        )
     known = getattr(getattr(index.vector_store, "data", None), "embedding_dict", {})
     return held, [known[name] for name in held] if all(name in known for name in held) else []
 
@@ -259,6 +262,8 @@ def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
 
 class IndexVectors:
     """The user's vector index, which receives the changes of the corpus and embeds new nodes."""
+
+    keeps_ids = True
 
     def __init__(self, index: VectorStoreIndex) -> None:
         self.index = index

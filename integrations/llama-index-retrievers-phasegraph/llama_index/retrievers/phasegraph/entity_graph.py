@@ -166,8 +166,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
     def from_nodes(
         cls,
         nodes: Iterable[BaseNode],
-        *,
         embed_model: BaseEmbedding | None = None,
+        *,
         vectors: Any = None,
         triples: phasegraph.graph.Triples | None = None,
         extractor: Any = None,

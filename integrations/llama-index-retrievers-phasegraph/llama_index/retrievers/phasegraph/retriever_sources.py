@@ -144,6 +144,11 @@ class RetrieverSource(WrappedSource):
         narrow = part or whole._filters is not None or whole._doc_ids or whole._kwargs
         return None if narrow else self.live()
 
+    @property
+    def corpus(self) -> Any:
+        """The corpus that the source searches; None if the source has no corpus of its own."""
+        return getattr(self.whole, "corpus", None) if getattr(self.whole, "walks", False) is True else None
+
     def live(self) -> Lookup | None:
         """Return a lookup that finds passages that still exist in the store; None if the source copied its data."""
         if not self.has_own_ids:
