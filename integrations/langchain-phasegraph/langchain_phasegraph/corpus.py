@@ -217,14 +217,10 @@ def keeps_vectors_exactly(store: Any) -> bool:
 
 
 class StoreVectors:
-    """The user's vector store, which receives the changes of the corpus and embeds new documents.
-
-    `keeps_ids` is True if the store returns a document with the id under which it was written.
-    """
+    """The user's vector store, which receives the changes of the corpus and embeds new documents."""
 
     def __init__(self, store: VectorStore) -> None:
         self.store: Any = store
-        self.keeps_ids = "LanceDB" not in _kinds(store)
 
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
         """Write passages to the store, and replace passages that have the same ids."""

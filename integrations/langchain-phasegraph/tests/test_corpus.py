@@ -127,18 +127,6 @@ def test_a_retriever_over_an_empty_store_says_how_to_start():
         PhaseGraphRetriever.from_vectorstore(InMemoryVectorStore(Hashed()))
 
 
-def test_a_sync_restores_what_was_deleted_from_the_store_alone():
-    documents = [Document(f"text of p{n}", id=f"p{n}", metadata={"source": f"{n}.md"}) for n in range(3)]
-    store = InMemoryVectorStore.from_documents(documents, Hashed())
-    retriever = PhaseGraphRetriever.from_vectorstore(store)
-    for gone in (["p1"], ["p0", "p1", "p2"]):
-        store.delete(gone)
-        counts = retriever.sync(documents, full=True)
-        assert (counts.changed, counts.unchanged) == (len(gone), 3 - len(gone))
-        assert set(store.store) == set(retriever.ids()) == {"p0", "p1", "p2"}
-    assert retriever.sync(documents, full=True).unchanged == 3
-
-
 def test_a_store_that_another_model_filled_is_refused():
     store = InMemoryVectorStore.from_documents([Document(f"Ada met Bo {n}.", id=f"a{n}") for n in range(4)], Hashed())
     store.embedding = Hashed("other")

@@ -217,17 +217,6 @@ def test_what_left_the_index_by_other_ways_can_be_deleted_and_replaced():
     assert set(index.docstore.docs) == {"n0", "n2", "n3"}
 
 
-def test_a_sync_restores_what_was_deleted_from_the_index_alone():
-    nodes = [TextNode(text=f"Ada met Bo in {n}.", id_=f"n{n}", metadata={"source": f"{n}.md"}) for n in range(3)]
-    index = VectorStoreIndex(nodes, embed_model=Hashed())
-    retriever = CalibratedFusionRetriever.from_index(index)
-    index.delete_nodes(["n1"], delete_from_docstore=True)
-    counts = retriever.sync(nodes, full=True)
-    assert (counts.changed, counts.unchanged) == (1, 2)
-    assert set(index.docstore.docs) == set(retriever.ids()) == {"n0", "n1", "n2"}
-    assert retriever.sync(nodes, full=True).unchanged == 3
-
-
 def test_an_index_that_another_model_filled_is_refused():
     nodes = [TextNode(text=f"Ada met Bo in {n}.", id_=f"n{n}") for n in range(4)]
     kept = VectorStoreIndex(nodes, embed_model=Hashed()).storage_context

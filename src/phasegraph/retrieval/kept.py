@@ -171,8 +171,6 @@ class KeptPassages:
                 "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them"
             )
         documents, digests = table.of(state.index)
-        if getattr(state.store, "keeps_ids", False):  # a passage that the user's store lost counts as changed
-            digests = {**digests, **dict.fromkeys(digests.keys() - state.store.ids(), bytes(table.width))}
         plan = plan_sync(documents, digests, given, full=full, stays=stays)
         counts = plan.counts
         copies = copies_of_stored(documents, digests, given, plan.removed) if counts.added else 0

@@ -94,9 +94,6 @@ class DocumentTable:
     digests of these passages are stored in a bundle next to this file.
     """
 
-    width = _WIDTH
-    """The length of a digest, in bytes."""
-
     def __init__(self, key: str | None, without: Collection[str] = ()) -> None:
         self._key, self._without = key, frozenset(without)
         self._packed_in: object = None

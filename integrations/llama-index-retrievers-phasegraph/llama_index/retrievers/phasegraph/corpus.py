@@ -263,8 +263,6 @@ def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
 class IndexVectors:
     """The user's vector index, which receives the changes of the corpus and embeds new nodes."""
 
-    keeps_ids = True
-
     def __init__(self, index: VectorStoreIndex) -> None:
         self.index = index
 
