@@ -106,6 +106,36 @@ def test_a_title_that_alone_changes_is_a_change(files: Path) -> None:
     assert (counts.changed, counts.unchanged) == (1, 2)
 
 
+def test_a_sync_from_another_path_needs_the_word_of_the_user(files: Path, capsys: Any) -> None:
+    documents = sync(files)
+    assert main(["index", str(files / "deep"), "--out", "out", "--sync"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"synced from \S*notes; a sync from \S*deep would delete.*--moved", said)
+    assert PassageFolder.open("out").documents() == documents
+    os.chdir("notes")
+    assert main(["index", ".", "--out", "../out", "--sync"]) == 0  # the same path, written in another way
+    os.chdir("..")
+    files.rename("moved")
+    assert main(["index", "moved", "--out", "out", "--sync"]) == 1
+    capsys.readouterr()
+    for more in (["--moved"], []):
+        assert main(["index", "moved", "--out", "out", "--sync", *more]) == 0
+        assert "0 documents added, 0 changed, 0 deleted, 3 as they were" in capsys.readouterr().out
+    assert main(["index", "moved", "--out", "new", "--moved"]) == 1
+    assert "--moved needs --sync or --watch" in capsys.readouterr().err
+
+
+def test_a_folder_that_was_made_without_its_path_learns_the_path(files: Path) -> None:
+    documents = sync(files)
+    folder = PassageFolder.open("out").corpus._folder
+    assert folder is not None
+    assert folder.settings.pop("files") == str(files.resolve())
+    folder.applied()
+    assert "files" not in PassageFolder.open("out").corpus.settings
+    assert sync(files) == documents
+    assert PassageFolder.open("out").corpus.settings["files"] == str(files.resolve())
+
+
 def test_ignored_files_and_the_folder_itself_are_left_out(files: Path) -> None:
     (files / ".phasegraphignore").write_text("*.txt\n!keep.txt\n/deep/\n")
     (files / "keep.txt").write_text("Kept by a pattern.")

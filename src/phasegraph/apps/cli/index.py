@@ -310,6 +310,7 @@ class IndexOptions:
     sync: bool
     watch: bool
     allow_empty: bool
+    moved: bool
     chunks: bool
     document: str | None
     position: str | None
@@ -337,10 +338,13 @@ def run(corpus: Path, out: Path, options: IndexOptions) -> None:
     if options.sync or options.watch:
         unheeded = [name for name in options.given if name not in _OF_SYNC]
         _leave_out(options, unheeded, f"with {'--watch' if options.watch else '--sync'}")
-        run_sync(corpus, out, options.embedder, options.tokenizer, watch=options.watch, allow_empty=options.allow_empty)
+        run_sync(
+            corpus, out, options.embedder, options.tokenizer,
+            watch=options.watch, allow_empty=options.allow_empty, moved=options.moved,
+        )  # fmt: skip
         return
-    if options.allow_empty:
-        raise InvalidInputError("--allow-empty needs --sync or --watch: add one of them, or leave out --allow-empty")
+    for name in {"--allow-empty", "--moved"}.intersection(options.given):
+        raise InvalidInputError(f"{name} needs --sync or --watch: add one of them, or leave out {name}")
     _check_options(options, corpus)
     check_folder(out, may_replace=options.update or options.force)
     if options.tokenizer is not None:
@@ -457,7 +461,7 @@ def _saved_entities(out: Path, given: IndexFiles, malformed: int, options: Index
     return Outcome(sizes_of(fresh), changes, malformed)
 
 
-_OF_SYNC = ("--embedder", "--tokenizer", "--sync", "--watch", "--allow-empty")
+_OF_SYNC = ("--embedder", "--tokenizer", "--sync", "--watch", "--allow-empty", "--moved")
 _OF_ENGINE = ("--shards", "--workers", "--work")
 _OF_CHUNKS = ("--document", "--position")
 _OF_ENTITIES = (
