@@ -436,7 +436,7 @@ class Folder:
     def _state(self) -> dict[str, object]:
         if not (self.path / STATE).is_file():
             check_exists(self.path)
-            names = {one.name for one in self.path.iterdir()}
+            names = {one.name for one in self.path.glob("*")}
             if INSIDE in names and all(one == INSIDE or _is_passing(one) for one in names):
                 advice = "if the creation of the folder was interrupted, delete the folder"
             elif MANIFEST in names:
