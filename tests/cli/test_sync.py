@@ -163,13 +163,12 @@ def test_ignoring_without_pathspec_says_what_to_install(files: Path, monkeypatch
 
 def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing(files: Path, capsys: Any) -> None:
     (files / "t.csv").write_text("name,text\nx,Ed wrote to Flo.\ny,Flo sang.\n")
-    assert sync(files)["t.csv:1"] == 1
+    assert sync(files)["t.csv"] == 2
     (files / "t.csv").write_text("name,text\n" + '"' + "x" * 200_000)
     (files / "a.md").write_text("")
     documents = sync(files)
     assert capsys.readouterr().out.count("skipped 1 file") == 2
-    assert {"t.csv:1", "t.csv:2"} <= documents.keys()
-    assert "a.md" in documents
+    assert {"t.csv", "a.md"} <= documents.keys()
     for one in ("a.md", "b.txt", "t.csv", "deep/c.jsonl"):
         (files / one).unlink()
     assert sync(files, code=1) == documents
@@ -207,6 +206,34 @@ def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_a
     assert "Babbage" in capsys.readouterr().out
     whole = GraphIndex.build([one for one in opened(Path("out")).records.values()])
     assert whole.graph.entities == opened(Path("out")).graph.entities
+
+
+def test_a_table_is_a_document_whose_rows_keep_their_ids(files: Path, capsys: Any) -> None:
+    rows = ["Ed,red,Ed wrote to Flo.", "Flo,blue,Flo sang.", "Gil,red,Gil slept."]
+    (files / "t.csv").write_text("\n".join(["name,team,text", *rows]))
+    assert sync(files, "--embedder", "sync_models:one")["t.csv"] == 3
+    before = PassageFolder.open("out").ids({"source": "t.csv"})
+    (files / "t.csv").write_text("\n".join(["name,team,text", "Hal,blue,Hal left.", *rows]))
+    assert sync(files, "--embedder", "sync_models:one")["t.csv"] == 4
+    assert "0 documents added, 1 changed, 0 deleted, 3 as they were; 1 passage embedded" in capsys.readouterr().out
+    assert PassageFolder.open("out").ids({"source": "t.csv"})[:3] == before
+    assert main(["delete", "out", "--where", "team=blue"]) == 0
+    assert "2 passages deleted" in capsys.readouterr().out
+
+
+def test_a_folder_whose_rows_were_documents_changes_over(files: Path, capsys: Any) -> None:
+    (files / "t.csv").write_text("name,text\nEd,Ed wrote to Flo.\nFlo,Flo sang.\n")
+    documents = sync(files)
+    folder = PassageFolder.open("out")
+    old = [
+        {"id": f"t.csv:{row}#1", "title": name, "text": text, "metadata": {"source": f"t.csv:{row}"}}
+        for row, name, text in [(1, "Ed", "Ed wrote to Flo."), (2, "Flo", "Flo sang.")]
+    ]
+    folder.sync(old)
+    folder.delete(where={"source": "t.csv"})
+    capsys.readouterr()
+    assert sync(files) == documents
+    assert "1 document added, 0 changed, 2 deleted, 3 as they were" in capsys.readouterr().out
 
 
 def test_allow_empty_is_an_option_of_a_sync_of_a_folder_that_exists(files: Path, capsys: Any) -> None:

@@ -19,15 +19,17 @@ def passages_of(document: Document) -> list[Passage]:
 
     Short sections share a passage. A long section is cut between paragraphs if possible, else between sentences or
     words; each piece repeats the heading. Source code is cut between lines. The id of a passage consists of the
-    document's name and the passage's number. The field ``source`` of a passage is the document's name.
+    document's name and the passage's number. The field ``source`` of a passage is the document's name, unless the
+    document's metadata contain another ``source``.
 
     >>> document = Document("a.md", "A", (Section("One", "Ada met Bo."), Section("Two", "Bo met Cy.")))
     >>> [(passage.id, passage.text) for passage in passages_of(document)]
     [('a.md#1', 'One\nAda met Bo.\n\nTwo\nBo met Cy.')]
     """
-    source = {"source": document.name, "metadata": {"source": document.name}}
+    metadata = {"source": document.name, **document.metadata}
+    extra = {"source": metadata["source"], "metadata": metadata}
     return [
-        Passage(f"{document.name}#{number}", document.title, text, source)
+        Passage(f"{document.name}#{number}", document.title, text, extra)
         for number, text in enumerate(_packed(document), start=1)
     ]
 

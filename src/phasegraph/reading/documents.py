@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from phasegraph.errors import InvalidInputError
 
@@ -26,11 +28,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its name (a path with ``/``), its title and its sections in order."""
+    """A document: its name (a path with ``/``), its title, its sections in order, and the metadata of its passages.
+
+    The metadata ``source`` is the name, unless `metadata` contains another value.
+    """
 
     name: str
     title: str
     sections: tuple[Section, ...]
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def title_of(name: str) -> str:
