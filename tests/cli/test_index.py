@@ -209,7 +209,7 @@ def typed(text):
 
 def test_a_folder_of_other_files_is_not_written_into(folder, tmp_path, capsys):
     assert _run(folder, folder) == 1
-    assert "must be new, empty, or an index" in capsys.readouterr().err
+    assert "contains other files: name a new or empty folder" in capsys.readouterr().err
     assert not list(folder.glob("manifest*"))
 
 

@@ -20,7 +20,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from tests.repeats import EXHAUSTIVE
 
 from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph import InvalidInputError
+from phasegraph import InvalidInputError, StoreError
 from phasegraph.apps.cli import main
 from phasegraph.apps.cli.syncing import FileSync
 from phasegraph.distributed.building import in_turn
@@ -324,14 +324,49 @@ def test_a_warning_is_one_line(files) -> None:
     assert "'source'" in said[0]
 
 
-def test_an_index_without_a_log_is_not_synced(files: Path, capsys: Any) -> None:
-    assert main(["index", str(files), "--out", "out"]) == 0
-    assert sync(files, code=1) == {}
-    assert "contains an index without a change log" in capsys.readouterr().err
+def test_only_a_folder_of_a_sync_is_synced_and_it_is_not_replaced(files: Path, capsys: Any) -> None:
+    assert main(["index", str(files), "--out", "plain"]) == 0
+    assert sync(files) != {}
     Path("mine").mkdir()
     Path("mine/x").touch()
-    assert main(["index", str(files), "--out", "mine", "--sync"]) == 1
-    assert "new or empty" in capsys.readouterr().err
+    Path("a.jsonl").write_text('{"id": "a", "text": "Ada met Bo."}')
+    for given, said in [
+        (["index", str(files), "--out", "plain", "--sync"], "plain: phasegraph index wrote this folder without --sync"),
+        (["documents", "plain"], "build a new folder with phasegraph index FILES --out NEW --sync"),
+        (["delete", "plain", "--where", "a=b"], "phasegraph index FILES --out NEW --sync"),
+        (["reembed", "plain", "--embedder", "sync_models:one"], "phasegraph index FILES --out NEW --sync"),
+        (["index", str(files), "--out", "mine", "--sync"], "mine: the folder contains other files"),
+        (["index", str(files), "--out", "out"], f"update it with phasegraph index {files} --out out --sync"),
+        (
+            ["index", str(files), "--out", "out", "--update"],
+            f"update it with phasegraph index {files} --out out --sync",
+        ),
+        (["index", "a.jsonl", "--out", "out", "--engine", "local"], "--sync"),
+    ]:
+        capsys.readouterr()
+        assert main(given) == 1
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_two_first_syncs_the_second_embeds_nothing(files: Path, capsys: Any) -> None:
+    first, second = (FileSync(files, Path("out"), "sync_models:one", None) for _ in range(2))
+    from sync_models import one  # type: ignore[import-not-found]
+
+    plain, said = one.embed_documents, []
+
+    def embed(texts: list[str]) -> Any:
+        if not said:
+            said.append("")
+            with pytest.raises(StoreError, match=r"out: another writer .* is writing to it"):
+                second.sync()
+        return plain(texts)
+
+    one.embed_documents = embed
+    one.texts[:] = []
+    assert "3 passages of 3 documents added" in first.sync()
+    assert len(one.texts) == 3
+    assert "3 as they were; 0 passages embedded" in second.sync()
+    assert not list(Path().glob(".*lock"))
 
 
 def test_documents_are_listed_and_deleted(files: Path, capsys: Any) -> None:

@@ -20,6 +20,7 @@ from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_range
 from phasegraph._support.vector_files import read_vectors
 from phasegraph.apps.cli import engines
+from phasegraph.apps.cli.documents import check_empty
 from phasegraph.apps.cli.options import Engine
 from phasegraph.apps.cli.output import check_outputs, console, load_model, stage
 from phasegraph.apps.cli.reading import embedded, read_and_tell
@@ -30,6 +31,7 @@ from phasegraph.distributed.shards import BuildSettings
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
+from phasegraph.graph.corpus.folder import STATE
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.building import read_openie
 from phasegraph.graph.model.entity_graph import Extraction, checked_embeddings
@@ -275,12 +277,16 @@ def chunks_of(
     return build_chunk_graph(passages, documents=named, positions=positions, embeddings=vectors)
 
 
-def check_folder(out: Path, *, may_replace: bool) -> None:
+def check_folder(out: Path, corpus: Path, *, may_replace: bool) -> None:
     """Raise if `out` contains anything but an index; ask for confirmation before an index is replaced."""
-    if not out.is_dir() or not any(out.iterdir()):
-        return
+    if (out / STATE).is_file():
+        raise InvalidInputError(
+            f"{out}: the folder belongs to phasegraph index --sync or to a retriever: name a new folder, or update it "
+            f"with phasegraph index {corpus} --out {out} --sync"
+        )
     if not (out / MANIFEST).is_file():
-        raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it contains other files")
+        check_empty(out)
+        return
     if may_replace:
         return
     if not sys.stdin.isatty():
@@ -346,7 +352,7 @@ def run(corpus: Path, out: Path, options: IndexOptions) -> None:
     for name in {"--allow-empty", "--moved"}.intersection(options.given):
         raise InvalidInputError(f"{name} needs --sync or --watch: add one of them, or leave out {name}")
     _check_options(options, corpus)
-    check_folder(out, may_replace=options.update or options.force)
+    check_folder(out, corpus, may_replace=options.update or options.force)
     if options.tokenizer is not None:
         tokenizer_of(options.tokenizer)
     if options.engine is None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import typer
 
-from phasegraph._support.serialization import MANIFEST
 from phasegraph._support.text import counted, legible
+from phasegraph.apps.cli.documents import check_empty, check_synced
 from phasegraph.apps.cli.models import model_named
 from phasegraph.apps.cli.output import console, progress
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, PhasegraphError, needed
-from phasegraph.graph.corpus.folder import STATE, check_new
+from phasegraph.graph.corpus.folder import STATE
 from phasegraph.lexical import tokenizer_of
 from phasegraph.reading.files import FilesRead, FolderReader, NothingReadError
 from phasegraph.reading.ignoring import IGNORE
@@ -61,23 +61,21 @@ class FileSync:
         self._reader, self.out, self._files = FolderReader(corpus, [out]), out, legible(str(corpus.resolve()))
         self._model = embedder if isinstance(embedder, EmbeddingModel) else model_named(embedder)
         self._tokenizer, self._skipped, self._allow_empty = tokenizer, "", allow_empty
-        self._folder: PassageFolder | None = None
+        self._moved = moved
         if tokenizer is not None:
             tokenizer_of(tokenizer)
-        if (out / STATE).is_file():
-            self._folder = self._opened(moved)
-        elif (out / MANIFEST).is_file():
-            raise InvalidInputError(
-                f"{out}: the folder contains an index without a change log; --sync needs another folder: name a new "
-                "folder"
-            )
-        else:
-            check_new(out)
+        check_synced(out, corpus)
+        self._folder = self._opened()
+        if self._folder is None:
+            check_empty(out)
 
-    def _opened(self, moved: bool) -> PassageFolder:
+    def _opened(self) -> PassageFolder | None:
+        """Open the folder, and check that it fits the options; None if there is no folder yet."""
+        if not (self.out / STATE).is_file():
+            return None
         folder = PassageFolder.open(self.out, self._model)
         settings = folder.corpus.settings
-        if (known := settings.get(FILES, self._files)) != self._files and not moved:
+        if (known := settings.get(FILES, self._files)) != self._files and not self._moved:
             raise InvalidInputError(
                 f"{self.out}: the folder was synced from {known}; a sync from {self._files} would delete the passages "
                 "of all files that are not there. Name a new folder, or add --moved if the files are now at that path"
@@ -98,6 +96,7 @@ class FileSync:
         found = self._read()
         passages = [_with_source(one, source) for one, source in zip(found.passages, found.sources, strict=True)]
         self._tell_skipped(found)
+        self._folder = self._folder or self._opened()  # another process may have created the folder
         if self._folder is None:
             self._folder = PassageFolder.create(self.out, passages, self._model, tokenizer=self._tokenizer or "english")
             said = f"{counted(len(passages), 'passage')} of {counted(len(self._folder.documents()), 'document')} added"
