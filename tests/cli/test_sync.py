@@ -407,6 +407,12 @@ def test_a_retrievers_folder_is_listed_and_deleted_from_and_not_embedded(files, 
         PassageFolder.open("made").sync_files([])
 
 
+def test_a_retriever_says_of_a_synced_folder_who_wrote_it(files: Path) -> None:
+    sync(files, "--embedder", "sync_models:one")
+    with pytest.raises(InvalidInputError, match=r"'out' was written by phasegraph index --sync, .* path= and a new"):
+        PhaseGraphRetriever.load("out", DeterministicFakeEmbedding(size=8))
+
+
 def test_passages_are_embedded_anew(files: Path, capsys: Any) -> None:
     sync(files, "--embedder", "sync_models:one")
     assert main(["reembed", "out", "--embedder", "sync_models:two"]) == 0

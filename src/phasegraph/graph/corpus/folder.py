@@ -33,6 +33,8 @@ from phasegraph.graph.model.storage import KIND as INDEX
 KIND = "passage-folder"
 STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
 """The name of the state file; the subfolder of the index; the name of the first Chroma collection."""
+CORE = "core"
+"""The setting ``framework`` of a folder without a framework, which ``phasegraph index --sync`` writes."""
 NO_FILES: Mapping[str, Callable[[Path], object]] = MappingProxyType({})
 _FOLDER_ID, _VECTORS_ID = "folder_id", "vectors_id"
 """Keys of two random ids in the settings: the id of the folder, and the id of its vectors.
