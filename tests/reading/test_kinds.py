@@ -132,7 +132,11 @@ def test_jsonl_with_ids_is_a_corpus_and_without_ids_rows(tmp_path) -> None:
 def test_pdf_gives_the_text_of_its_pages(tmp_path) -> None:
     (passage,) = read(tmp_path, "a.pdf", pdf("Ada met Bo.", "Bo left.", title="The story"))
     assert passage.title == "The story"
-    assert passage.text == "Page 1\nAda met Bo.\n\nPage 2\nBo left."
+    assert passage.text == "Ada met Bo.\n\nBo left."
+    long = " ".join(["Bo left."] * 88)
+    first, second, third = read(tmp_path, "b.pdf", pdf("Ada met Bo.", long, long))
+    assert [one.metadata for one in (first, second, third)] == [{"source": "b.pdf", "page": page} for page in (1, 2, 3)]
+    assert "Page" not in first.text + second.text
 
 
 @pytest.mark.parametrize(

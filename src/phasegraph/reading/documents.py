@@ -19,11 +19,13 @@ class Section:
     """A heading, which may be "", and the text below it.
 
     If `lines` is true, line breaks and indentation have a meaning, as in source code: a long text is cut between lines.
+    `page` is the number of the section's page, if the document has pages.
     """
 
     heading: str
     text: str
     lines: bool = field(default=False, repr=False)
+    page: int | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
