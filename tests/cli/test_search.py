@@ -101,7 +101,7 @@ def test_with_the_model_the_nearest_passages_are_fused_too(with_vectors, capsys,
     state = asked(capsys, with_vectors, QUESTION, "--embedder", f"my_model:{model}")
     assert {one["source"] for passage in state["passages"] for one in passage["sources"]} == {"graph", "vector"}
     assert main(["search", str(with_vectors), QUESTION]) == 0
-    assert "searched by names and words only: --embedder" in capsys.readouterr().out
+    assert "searched by names and words only: --embedder also uses" in capsys.readouterr().out
 
 
 def test_it_answers_as_explain_does_with_the_same_lists(with_vectors, folder, capsys):
@@ -151,7 +151,7 @@ def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
         (
             ["tiny", "Who?"],
             1,
-            "no index in this folder, nor in its subfolder 'graph'; create an index with",
+            "no index in this folder, nor in its subfolder 'graph'; if it contains",
         ),
         (["g", " "], 1, "query must not be empty or blank"),
         (["nowhere", "Who?"], 2, "nowhere"),

@@ -269,7 +269,7 @@ def test_only_what_changed_is_parsed_and_embedded(files: Path, monkeypatch: Any)
     ("made", "given", "message"),
     [
         ([], ["--embedder", "sync_models:one"], "created without vectors: leave --embedder out"),
-        (["--embedder", "sync_models:one"], [], "created with vectors: add --embedder"),
+        (["--embedder", "sync_models:one"], [], "created with vectors from Counting one: add --embedder"),
         (["--embedder", "sync_models:one"], ["--embedder", "sync_models:two"], "was embedded with Counting one"),
         (["--tokenizer", "german"], ["--tokenizer", "english"], "must be the tokenizer of the folder, german"),
         ([], ["--triples", "notes/b.txt"], "--triples must be left out with --sync"),
@@ -304,6 +304,9 @@ def test_questions_with_the_model_of_the_passages_are_answered(files, capsys) ->
     sync(files, "--embedder", "sync_models:one")
     Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
     assert main(["search", "out", "Who met Ada?", "--embedder", "sync_models:one"]) == 0
+    capsys.readouterr()
+    assert main(["search", "out", "Who met Ada?"]) == 0
+    assert "--embedder also uses the embeddings of the index, which are from Counting one" in capsys.readouterr().out
     model = ["--embedder", "sync_models:one"]
     assert main(["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", "--workers", "2", *model]) == 0
     assert main(["reembed", "out", "--embedder", "sync_models:two"]) == 0
@@ -386,7 +389,10 @@ def test_documents_are_listed_and_deleted(files: Path, capsys: Any) -> None:
     for given, message in [
         (["delete", "out", "--where", "b.txt"], "--where must be KEY=VALUE"),
         (["documents", "notes"], "neither a retriever nor phasegraph index --sync wrote this folder"),
-        (["reembed", "out", "--embedder", "sync_models:one"], "have no vectors"),
+        (
+            ["reembed", "out", "--embedder", "sync_models:one"],
+            f"phasegraph index {files} --out NEW --sync --embedder sync_models:one",
+        ),
     ]:
         assert main(given) in (1, 2)
         assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -81,7 +81,12 @@ class FileSync:
                 "of all files that are not there. Name a new folder, or add --moved if the files are now at that path"
             )
         if bool(settings.get("vectors")) != (self._model is not None):
-            said = "with vectors: add --embedder" if self._model is None else "without vectors: leave --embedder out"
+            made_by = folder.corpus.made_by
+            said = (
+                "without vectors: leave --embedder out"
+                if self._model is not None
+                else f"with vectors{'' if made_by is None else f' from {made_by.name}'}: add --embedder"
+            )
             raise InvalidInputError(f"{self.out}: the folder was created {said}, or name a new folder")
         lexical = folder.corpus.index.graph.view.lexical
         if self._tokenizer is not None and lexical is not None and lexical.tokenizer != self._tokenizer:
