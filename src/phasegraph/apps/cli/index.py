@@ -186,11 +186,14 @@ def _tokenizer_of(old: GraphIndex | None) -> Tokenizer:
 
 
 def passages_and_vectors(
-    corpus: Path, embeddings: Path | None, embedder: str | None
+    corpus: Path, out: Path, embeddings: Path | None, embedder: str | None
 ) -> tuple[tuple[Passage, ...], Float32Array | None]:
-    """Read the passages of the user's files, and their embeddings from a file or a model (None without either)."""
+    """Read the passages of the user's files, and their embeddings from a file or a model (None without either).
+
+    The files in `out`, the folder of the index, are left out.
+    """
     model = load_model(embedder)
-    passages = read_and_tell(corpus).passages
+    passages = read_and_tell(corpus, out).passages
     if embeddings is not None:
         return passages, read_vectors(embeddings, len(passages), corpus.name)
     return passages, None if model is None else embedded(model, passages)
@@ -366,7 +369,7 @@ def run(corpus: Path, out: Path, options: IndexOptions) -> None:
 
 def _built_here(corpus: Path, out: Path, options: IndexOptions) -> Outcome:
     """Build the index without ``--engine``: in memory, or in shards if free memory is too small."""
-    found = passages_and_vectors(corpus, options.embeddings, options.embedder)
+    found = passages_and_vectors(corpus, out, options.embeddings, options.embedder)
     plan = BuildPlan() if options.chunks or options.update else _planned(*found)
     if plan.in_shards:
         with building_place(out) as place:

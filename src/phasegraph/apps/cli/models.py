@@ -23,7 +23,7 @@ def model_named(embedder: str | None) -> EmbeddingModel | None:
 
 def _for_passages(model: object) -> EmbeddingModel:
     def passages(records: Sequence[PassageRecord]) -> Any:
-        return embedded(model, records)
+        return embedded(model, records, show=False)  # the caller shows the progress of many passages
 
     return EmbeddingModel(model, embed_with(model), passages)  # type: ignore[arg-type]
 
