@@ -50,7 +50,7 @@ def check_synced(folder: Path, files: Path) -> None:
     """Raise InvalidInputError if a folder is an index without a table of its documents, built from `files`."""
     if (folder / MANIFEST).is_file() and not (folder / STATE).is_file():
         raise InvalidInputError(
-            f"{folder}: phasegraph index wrote this folder without --sync, so it cannot be changed by documents: build "
+            f"{folder}: phasegraph index wrote this folder without --sync, so it has no table of its documents: build "
             f"a new folder with phasegraph index {files} --out NEW --sync"
         )
 
