@@ -103,9 +103,9 @@ def write_folder(
 def _locked(path: Path) -> Iterator[None]:
     """Lock a new or empty folder, so that no other process embeds passages for it; raise StoreError if one does.
 
-    On an error, a folder that did not exist before is deleted.
+    On an error, the folders that did not exist before are deleted.
     """
-    fresh = not path.exists()
+    made = [one for one in (path, *path.absolute().parents) if not one.exists()]
     try:
         with ExitStack() as stack:
             with _translated(path):
@@ -118,9 +118,9 @@ def _locked(path: Path) -> Iterator[None]:
                 with suppress(OSError):  # Windows deletes no open file
                     (path / CREATING).unlink()
     except BaseException:
-        if fresh:
-            with suppress(OSError):  # the folder contains the files of another process
-                path.rmdir()
+        with suppress(OSError):  # a folder contains the files of another process
+            for one in made:
+                one.rmdir()
         raise
 
 
