@@ -55,8 +55,8 @@ def test_commands_on_a_plain_index_say_what_they_need(tmp_path: Path, capsys: py
     for given in (["documents", index], ["delete", index, "--where", "source=a.md"]):
         assert main(given) == 1
         said = capsys.readouterr().err
-        assert "is an index without a table of its documents" in said
-        assert "phasegraph index --sync" in said
+        assert "has no table of its documents" in said
+        assert "phasegraph index FILES --out NEW --sync" in said
     for given in (["evaluate", index], ["explain", index, "q1"], ["tune", index, "--out", str(tmp_path / "t.json")]):
         assert main(given) == 1
         said = capsys.readouterr().err

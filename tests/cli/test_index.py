@@ -207,9 +207,16 @@ def typed(text):
     os.close(keyboard)
 
 
+def test_the_files_of_an_index_below_its_files_are_left_out(tmp_path, capsys):
+    (tmp_path / "a.md").write_text("Ada met Bo.")
+    for _ in range(2):
+        assert main(["index", str(tmp_path), "--out", str(tmp_path / "deep" / "index"), "--force"]) == 0
+        assert "skipped" not in capsys.readouterr().out
+
+
 def test_a_folder_of_other_files_is_not_written_into(folder, tmp_path, capsys):
     assert _run(folder, folder) == 1
-    assert "must be new, empty, or an index" in capsys.readouterr().err
+    assert "contains other files: name a new or empty folder" in capsys.readouterr().err
     assert not list(folder.glob("manifest*"))
 
 

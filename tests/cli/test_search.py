@@ -101,7 +101,7 @@ def test_with_the_model_the_nearest_passages_are_fused_too(with_vectors, capsys,
     state = asked(capsys, with_vectors, QUESTION, "--embedder", f"my_model:{model}")
     assert {one["source"] for passage in state["passages"] for one in passage["sources"]} == {"graph", "vector"}
     assert main(["search", str(with_vectors), QUESTION]) == 0
-    assert "searched by names and words only: --embedder" in capsys.readouterr().out
+    assert "searched by names and words only: --embedder also uses" in capsys.readouterr().out
 
 
 def test_it_answers_as_explain_does_with_the_same_lists(with_vectors, folder, capsys):
@@ -151,12 +151,13 @@ def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
         (
             ["tiny", "Who?"],
             1,
-            "no index in this folder, nor in its subfolder 'graph'; create an index with",
+            "no index in this folder, nor in its subfolder 'graph'; if it contains",
         ),
         (["g", " "], 1, "query must not be empty or blank"),
         (["nowhere", "Who?"], 2, "nowhere"),
         (["g", "Who?", "--k", "0"], 2, "--k"),
         (["g"], 2, "QUESTION"),
+        (["g", "sort", "by", "size"], 2, "put a text of several words in quotes"),
         (["g", "Who?", "--embedder", "my_model:embed"], 1, "--embedder needs an index with embeddings"),
         (["kept", "Who?", "--embedder", "my_model:number"], 1, "--embedder must name an embedding model of LangChain"),
         (["kept", "Who?", "--embedder", "my_model:narrow"], 1, "the query's embedding must have shape"),
@@ -167,6 +168,11 @@ def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
 def test_what_cannot_be_answered_is_said(index, with_vectors, capsys, arguments, code, said):
     assert main(["search", *arguments]) == code
     assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_explain_of_a_question_points_to_search(folder, capsys):
+    assert main(["explain", str(folder), "Who met Bo?"]) == 1
+    assert "phasegraph search FOLDER" in capsys.readouterr().err
 
 
 def test_a_damaged_index_names_the_file(index, capsys):

@@ -21,7 +21,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from tests.repeats import EXHAUSTIVE
 
 from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph import InvalidInputError
+from phasegraph import InvalidInputError, StoreError
 from phasegraph.apps.cli import main
 from phasegraph.apps.cli.syncing import FileSync
 from phasegraph.distributed.building import in_turn
@@ -108,6 +108,36 @@ def test_a_title_that_alone_changes_is_a_change(files: Path) -> None:
     assert (counts.changed, counts.unchanged) == (1, 2)
 
 
+def test_a_sync_from_another_path_needs_the_word_of_the_user(files: Path, capsys: Any) -> None:
+    documents = sync(files)
+    assert main(["index", str(files / "deep"), "--out", "out", "--sync"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"synced from \S*notes; a sync from \S*deep would delete.*--moved", said)
+    assert PassageFolder.open("out").documents() == documents
+    os.chdir("notes")
+    assert main(["index", ".", "--out", "../out", "--sync"]) == 0  # the same path, written in another way
+    os.chdir("..")
+    files.rename("moved")
+    assert main(["index", "moved", "--out", "out", "--sync"]) == 1
+    capsys.readouterr()
+    for more in (["--moved"], []):
+        assert main(["index", "moved", "--out", "out", "--sync", *more]) == 0
+        assert "0 documents added, 0 changed, 0 deleted, 3 as they were" in capsys.readouterr().out
+    assert main(["index", "moved", "--out", "new", "--moved"]) == 1
+    assert "--moved needs --sync or --watch" in capsys.readouterr().err
+
+
+def test_a_folder_that_was_made_without_its_path_learns_the_path(files: Path) -> None:
+    documents = sync(files)
+    folder = PassageFolder.open("out").corpus._folder
+    assert folder is not None
+    assert folder.settings.pop("files") == str(files.resolve())
+    folder.applied()
+    assert "files" not in PassageFolder.open("out").corpus.settings
+    assert sync(files) == documents
+    assert PassageFolder.open("out").corpus.settings["files"] == str(files.resolve())
+
+
 def test_ignored_files_and_the_folder_itself_are_left_out(files: Path) -> None:
     (files / ".phasegraphignore").write_text("*.txt\n!keep.txt\n/deep/\n")
     (files / "keep.txt").write_text("Kept by a pattern.")
@@ -135,13 +165,12 @@ def test_ignoring_without_pathspec_says_what_to_install(files: Path, monkeypatch
 
 def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing(files: Path, capsys: Any) -> None:
     (files / "t.csv").write_text("name,text\nx,Ed wrote to Flo.\ny,Flo sang.\n")
-    assert sync(files)["t.csv:1"] == 1
+    assert sync(files)["t.csv"] == 2
     (files / "t.csv").write_text("name,text\n" + '"' + "x" * 200_000)
     (files / "a.md").write_text("")
     documents = sync(files)
     assert capsys.readouterr().out.count("skipped 1 file") == 2
-    assert {"t.csv:1", "t.csv:2"} <= documents.keys()
-    assert "a.md" in documents
+    assert {"t.csv", "a.md"} <= documents.keys()
     for one in ("a.md", "b.txt", "t.csv", "deep/c.jsonl"):
         (files / one).unlink()
     assert sync(files, code=1) == documents
@@ -181,6 +210,34 @@ def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_a
     assert whole.graph.entities == opened(Path("out")).graph.entities
 
 
+def test_a_table_is_a_document_whose_rows_keep_their_ids(files: Path, capsys: Any) -> None:
+    rows = ["Ed,red,Ed wrote to Flo.", "Flo,blue,Flo sang.", "Gil,red,Gil slept."]
+    (files / "t.csv").write_text("\n".join(["name,team,text", *rows]))
+    assert sync(files, "--embedder", "sync_models:one")["t.csv"] == 3
+    before = PassageFolder.open("out").ids({"source": "t.csv"})
+    (files / "t.csv").write_text("\n".join(["name,team,text", "Hal,blue,Hal left.", *rows]))
+    assert sync(files, "--embedder", "sync_models:one")["t.csv"] == 4
+    assert "0 documents added, 1 changed, 0 deleted, 3 as they were; 1 passage embedded" in capsys.readouterr().out
+    assert PassageFolder.open("out").ids({"source": "t.csv"})[:3] == before
+    assert main(["delete", "out", "--where", "team=blue"]) == 0
+    assert "2 passages deleted" in capsys.readouterr().out
+
+
+def test_a_folder_whose_rows_were_documents_changes_over(files: Path, capsys: Any) -> None:
+    (files / "t.csv").write_text("name,text\nEd,Ed wrote to Flo.\nFlo,Flo sang.\n")
+    documents = sync(files)
+    folder = PassageFolder.open("out")
+    old = [
+        {"id": f"t.csv:{row}#1", "title": name, "text": text, "metadata": {"source": f"t.csv:{row}"}}
+        for row, name, text in [(1, "Ed", "Ed wrote to Flo."), (2, "Flo", "Flo sang.")]
+    ]
+    folder.sync(old)
+    folder.delete(where={"source": "t.csv"})
+    capsys.readouterr()
+    assert sync(files) == documents
+    assert "1 document added, 0 changed, 2 deleted, 3 as they were" in capsys.readouterr().out
+
+
 def test_allow_empty_is_an_option_of_a_sync_of_a_folder_that_exists(files: Path, capsys: Any) -> None:
     assert main(["index", str(files), "--out", "out", "--allow-empty"]) == 1
     assert "--allow-empty needs --sync or --watch" in capsys.readouterr().err
@@ -214,7 +271,7 @@ def test_only_what_changed_is_parsed_and_embedded(files: Path, monkeypatch: Any)
     ("made", "given", "message"),
     [
         ([], ["--embedder", "sync_models:one"], "created without vectors: leave --embedder out"),
-        (["--embedder", "sync_models:one"], [], "created with vectors: add --embedder"),
+        (["--embedder", "sync_models:one"], [], "created with vectors from Counting one: add --embedder"),
         (["--embedder", "sync_models:one"], ["--embedder", "sync_models:two"], "was embedded with Counting one"),
         (["--tokenizer", "german"], ["--tokenizer", "english"], "must be the tokenizer of the folder, german"),
         ([], ["--triples", "notes/b.txt"], "--triples must be left out with --sync"),
@@ -249,6 +306,9 @@ def test_questions_with_the_model_of_the_passages_are_answered(files, capsys) ->
     sync(files, "--embedder", "sync_models:one")
     Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
     assert main(["search", "out", "Who met Ada?", "--embedder", "sync_models:one"]) == 0
+    capsys.readouterr()
+    assert main(["search", "out", "Who met Ada?"]) == 0
+    assert "--embedder also uses the embeddings of the index, which are from Counting one" in capsys.readouterr().out
     model = ["--embedder", "sync_models:one"]
     assert main(["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", "--workers", "2", *model]) == 0
     assert main(["reembed", "out", "--embedder", "sync_models:two"]) == 0
@@ -269,14 +329,49 @@ def test_a_warning_is_one_line(files) -> None:
     assert "'source'" in said[0]
 
 
-def test_an_index_without_a_log_is_not_synced(files: Path, capsys: Any) -> None:
-    assert main(["index", str(files), "--out", "out"]) == 0
-    assert sync(files, code=1) == {}
-    assert "contains an index without a change log" in capsys.readouterr().err
+def test_only_a_folder_of_a_sync_is_synced_and_it_is_not_replaced(files: Path, capsys: Any) -> None:
+    assert main(["index", str(files), "--out", "plain"]) == 0
+    assert sync(files) != {}
     Path("mine").mkdir()
     Path("mine/x").touch()
-    assert main(["index", str(files), "--out", "mine", "--sync"]) == 1
-    assert "new or empty" in capsys.readouterr().err
+    Path("a.jsonl").write_text('{"id": "a", "text": "Ada met Bo."}')
+    for given, said in [
+        (["index", str(files), "--out", "plain", "--sync"], "plain: phasegraph index wrote this folder without --sync"),
+        (["documents", "plain"], "build a new folder with phasegraph index FILES --out NEW --sync"),
+        (["delete", "plain", "--where", "a=b"], "phasegraph index FILES --out NEW --sync"),
+        (["reembed", "plain", "--embedder", "sync_models:one"], "phasegraph index FILES --out NEW --sync"),
+        (["index", str(files), "--out", "mine", "--sync"], "mine: the folder contains other files"),
+        (["index", str(files), "--out", "out"], f"update it with phasegraph index {files} --out out --sync"),
+        (
+            ["index", str(files), "--out", "out", "--update"],
+            f"update it with phasegraph index {files} --out out --sync",
+        ),
+        (["index", "a.jsonl", "--out", "out", "--engine", "local"], "--sync"),
+    ]:
+        capsys.readouterr()
+        assert main(given) == 1
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_two_first_syncs_the_second_embeds_nothing(files: Path, capsys: Any) -> None:
+    first, second = (FileSync(files, Path("out"), "sync_models:one", None) for _ in range(2))
+    from sync_models import one  # type: ignore[import-not-found]
+
+    plain, said = one.embed_documents, []
+
+    def embed(texts: list[str]) -> Any:
+        if not said:
+            said.append("")
+            with pytest.raises(StoreError, match=r"out: another writer .* is writing to it"):
+                second.sync()
+        return plain(texts)
+
+    one.embed_documents = embed
+    one.texts[:] = []
+    assert "3 passages of 3 documents added" in first.sync()
+    assert len(one.texts) == 3
+    assert "3 as they were; 0 passages embedded" in second.sync()
+    assert not list(Path().glob(".*lock"))
 
 
 def test_documents_are_listed_and_deleted(files: Path, capsys: Any) -> None:
@@ -296,7 +391,10 @@ def test_documents_are_listed_and_deleted(files: Path, capsys: Any) -> None:
     for given, message in [
         (["delete", "out", "--where", "b.txt"], "--where must be KEY=VALUE"),
         (["documents", "notes"], "neither a retriever nor phasegraph index --sync wrote this folder"),
-        (["reembed", "out", "--embedder", "sync_models:one"], "have no vectors"),
+        (
+            ["reembed", "out", "--embedder", "sync_models:one"],
+            f"phasegraph index {files} --out NEW --sync --embedder sync_models:one",
+        ),
     ]:
         assert main(given) in (1, 2)
         assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -315,6 +413,12 @@ def test_a_retrievers_folder_is_listed_and_deleted_from_and_not_embedded(files, 
     assert "created by a retriever of langchain" in capsys.readouterr().err
     with pytest.raises(InvalidInputError, match="created by a retriever of langchain"):
         PassageFolder.open("made").sync_files([])
+
+
+def test_a_retriever_says_of_a_synced_folder_who_wrote_it(files: Path) -> None:
+    sync(files, "--embedder", "sync_models:one")
+    with pytest.raises(InvalidInputError, match=r"'out' was written by phasegraph index --sync, .* path= and a new"):
+        PhaseGraphRetriever.load("out", DeterministicFakeEmbedding(size=8))
 
 
 def test_passages_are_embedded_anew(files: Path, capsys: Any) -> None:

@@ -29,3 +29,22 @@ def test_a_folder_without_the_manifest_of_its_graph_is_refused(tmp_path):
     (folder.path / "graph" / "manifest.json").unlink()
     with pytest.raises(IntegrityError, match=r"manifest\.json is missing"):
         Folder(folder.path).load()
+
+
+@pytest.mark.parametrize(
+    ("files", "advice"),
+    [
+        (["graph/arrays.bin", ".lock"], "if the creation of the folder was interrupted, delete the folder"),
+        (["graph/arrays.bin", "thesis.md"], "check the path"),
+        (["thesis.md"], "check the path"),
+        ([], "check the path"),
+        (["manifest.json"], "it contains an index that phasegraph index wrote without --sync"),
+    ],
+)
+def test_only_the_remains_of_a_creation_may_be_deleted(tmp_path, files, advice):
+    for one in files:
+        (tmp_path / one).parent.mkdir(exist_ok=True)
+        (tmp_path / one).touch()
+    with pytest.raises(IntegrityError, match=advice) as raised:
+        print(Folder(tmp_path).settings)
+    assert ("delete" in str(raised.value)) == ("delete" in advice)

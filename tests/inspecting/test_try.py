@@ -100,7 +100,7 @@ def test_judged_questions_of_the_user_are_starred(files, opened, tmp_path) -> No
         (["empty"], 1, "empty: the folder contains no files; phasegraph reads text"),
         (["nope"], 2, "'nope' does not exist"),
         (["notes", "--embedder", "word2vec"], 2, "--embedder must be minilm, fastembed or MODULE:OBJECT"),
-        (["notes", "--out", "notes"], 1, "the folder must be new, empty, or an index"),
+        (["notes", "--out", "notes"], 1, "the folder contains other files: name a new or empty folder"),
     ],
 )
 def test_what_cannot_be_tried_is_told_before_any_work(files, opened, capsys, arguments, code, said) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -79,25 +80,63 @@ def test_html_keeps_what_is_read_and_leaves_scripts_and_menus_out(tmp_path) -> N
         "title,note,year\nAda,She met Bo.,1843\nBo,He left.,1844\n",
     ],
 )
-def test_each_row_of_a_table_is_a_document(tmp_path, text) -> None:
+def test_each_row_of_a_table_is_a_passage(tmp_path, text) -> None:
     one, two = read(tmp_path, "a.csv", text)
-    assert (one.id, one.title, one.text) == ("a.csv:1#1", "Ada", "note: She met Bo.\nyear: 1843")
+    assert (one.title, one.text) == ("Ada", "note: She met Bo.\nyear: 1843")
+    assert one.metadata == {"source": "a.csv", "note": "She met Bo.", "year": 1843}
     assert two.title == "Bo"
+
+
+def test_the_other_columns_of_a_row_are_metadata(tmp_path) -> None:
+    text = "name,price,maker,code,note,text,source\nPump,12.5,Acme,007,,A pump.,web\nValve,,true,NaN,[1],A valve.,web\n"
+    pump, valve = read(tmp_path, "a.csv", text)
+    assert (pump.title, pump.text) == ("Pump", "A pump.")
+    assert pump.metadata == {"source": "a.csv", "price": 12.5, "maker": "Acme", "code": "007"}
+    assert valve.metadata == {"source": "a.csv", "maker": True, "code": "NaN", "note": "[1]"}
+    row = {
+        "text": "A pump.",
+        "team": "red",
+        "level": 3,
+        "tags": ["a"],
+        "source": "web",
+        "metadata": {"unit": "m", "level": 4},
+    }
+    (kept,) = read(tmp_path, "a.jsonl", json.dumps(row))
+    assert kept.metadata == {"source": "a.jsonl", "team": "red", "level": 4, "unit": "m"}
+    (kept,) = read(tmp_path, "b.jsonl", json.dumps({"id": "p", **row}))
+    assert kept.metadata == {"team": "red", "level": 4, "unit": "m"}
+    (kept,) = read(tmp_path, "c.jsonl", json.dumps({"id": "p", "text": "A pump."}))
+    assert kept.metadata is None
+
+
+def test_the_id_of_a_row_does_not_depend_on_its_place(tmp_path) -> None:
+    def ids(name: str, text: str) -> list[str]:
+        return [one.id for one in read(tmp_path, name, text)]
+
+    one, two = ids("a.csv", "name,text\nPump,A pump.\nValve,A valve.\n")
+    assert ids("a.csv", "name,text\nTap,A tap.\nPump,A pump.\nValve,A valve.\n")[1:] == [one, two]
+    assert ids("a.csv", "name,text\nPump,A pump.\nPump,A pump.\n") == [one, one.replace("#", ":2#")]
+    assert ids("a.csv", "ID,text\np7,A pump.\n8,A valve.\n") == ["a.csv:p7#1", "a.csv:8#1"]
+    assert ids("a.csv", "ID,text\np7,A pump.\np7,A valve.\n") == ["a.csv:p7#1", "a.csv:p7:2#1"]
 
 
 def test_jsonl_with_ids_is_a_corpus_and_without_ids_rows(tmp_path) -> None:
     long = "word " * 400
     (kept,) = read(tmp_path, "a.jsonl", f'{{"id": "p1", "text": "{long}"}}\n')
     assert (kept.id, kept.text) == ("p1", long)
-    cut = read(tmp_path, "b.jsonl", f'{{"name": "Ada", "content": "{long}"}}\n')
-    assert [one.id for one in cut] == ["b.jsonl:1#1", "b.jsonl:1#2", "b.jsonl:1#3"]
+    cut = read(tmp_path, "b.jsonl", f'{{"name": "Ada", "content": "{long}", "uuid": 7}}\n')
+    assert [one.id for one in cut] == ["b.jsonl:7#1", "b.jsonl:7#2", "b.jsonl:7#3"]
     assert {one.title for one in cut} == {"Ada"}
 
 
 def test_pdf_gives_the_text_of_its_pages(tmp_path) -> None:
     (passage,) = read(tmp_path, "a.pdf", pdf("Ada met Bo.", "Bo left.", title="The story"))
     assert passage.title == "The story"
-    assert passage.text == "Page 1\nAda met Bo.\n\nPage 2\nBo left."
+    assert passage.text == "Ada met Bo.\n\nBo left."
+    long = " ".join(["Bo left."] * 88)
+    first, second, third = read(tmp_path, "b.pdf", pdf("Ada met Bo.", long, long))
+    assert [one.metadata for one in (first, second, third)] == [{"source": "b.pdf", "page": page} for page in (1, 2, 3)]
+    assert "Page" not in first.text + second.text
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,12 @@ class CoreFolder:
         return list(answers)
 
 
+def test_the_error_of_a_blank_passage_leaves_out_the_keys_of_a_framework(tmp_path: Path) -> None:
+    blank = {"id": "a", "text": " ", "metadata": {"page": 3, "_node_content": "x" * 500}}
+    with pytest.raises(InvalidInputError, match=r"leave out passages of blank pages \(metadata: \{'page': 3\}\)"):
+        PassageFolder.create(tmp_path / "folder", [blank])
+
+
 def test_a_folder_that_a_version_before_this_one_wrote_opens_and_changes(tmp_path: Path) -> None:
     archives, suite = sorted(FOLDERS.glob("core-*.zip")), CoreFolder()
     assert "core-0.1.0.zip" in {one.name for one in archives}

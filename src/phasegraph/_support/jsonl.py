@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import isfinite
 from pathlib import Path
+from types import NoneType
 
 from phasegraph._support.validation import file_error
 
@@ -45,6 +47,38 @@ def objects_in(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[i
         if not isinstance(row, dict):
             raise file_error(path, number, f"the line must be one JSON object; got {type(row).__name__}")
         yield number, row
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, float) and isfinite(value)
+
+
+def metadata_of(
+    row: Mapping[str, object], without: Collection[str | None] = ("id", "title", "text")
+) -> dict[str, object]:
+    """Return the metadata of a row: its field ``metadata``, and its other texts, numbers and Boolean values.
+
+    The fields in `without` are left out, and the field ``source``, which is the name of the file. A value in the field
+    ``metadata`` takes precedence.
+
+    >>> metadata_of({"id": "p", "text": "Ada", "team": "red", "metadata": {"page": 3}})
+    {'team': 'red', 'page': 3}
+    """
+    own = row.get("metadata")
+    found = {
+        key: value
+        for key, value in row.items()
+        if key not in without and key != "source" and (isinstance(value, str | int) or _is_finite(value))
+    }
+    return found | dict(own if isinstance(own, Mapping) else {})
+
+
+def with_metadata(row: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a passage's row whose field ``metadata`` is :func:`metadata_of`; the row itself if this field is wrong."""
+    if not isinstance(row.get("metadata"), Mapping | NoneType):
+        return row
+    found = metadata_of(row)
+    return {**row, "metadata": found} if found else row
 
 
 def text_field(path: Path, line: int, row: Mapping[str, object], name: str, default: str | None = None) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.files import file_digest
-from phasegraph._support.jsonl import objects_in, texts_in
+from phasegraph._support.jsonl import objects_in, texts_in, with_metadata
 from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_count, file_error
 from phasegraph._support.vector_files import read_vectors
@@ -72,7 +72,8 @@ def build_index(
     ----------
     corpus : path
         A ``.parquet`` file or a file of JSON lines with the fields ``id``, ``text`` and optionally ``title``,
-        ``metadata`` and ``triples``. A Parquet file may also have ``embedding``.
+        ``metadata`` and ``triples``. A Parquet file may also have ``embedding``. Texts and numbers in other fields of a
+        JSON line become metadata.
     out : path
         The folder of the index: a new or empty folder, or an index to replace. Its files equal, byte by byte, the files
         of ``GraphIndex.build(passages).save(out)``, for any number of shards and workers.
@@ -354,7 +355,11 @@ def stage_piece(piece: Piece, vectors: VectorFile | None, span: tuple[int, int],
     """
     listed, own = piece.read()
     try:
-        stage(listed, own if vectors is None else vectors.read(rows, piece.file.name, span), to)
+        stage(
+            list(map(with_metadata, listed)) if piece.line else listed,
+            own if vectors is None else vectors.read(rows, piece.file.name, span),
+            to,
+        )
     except InvalidInputError as error:
         raise type(error)(f"{piece}: {error}") from error
 

@@ -19,29 +19,37 @@ def passages_of(document: Document) -> list[Passage]:
 
     Short sections share a passage. A long section is cut between paragraphs if possible, else between sentences or
     words; each piece repeats the heading. Source code is cut between lines. The id of a passage consists of the
-    document's name and the passage's number. The field ``source`` of a passage is the document's name.
+    document's name and the passage's number. The field ``source`` of a passage is the document's name, unless the
+    document's metadata contain another ``source``. In a document with pages, ``page`` in the metadata is the page on
+    which the passage starts.
 
     >>> document = Document("a.md", "A", (Section("One", "Ada met Bo."), Section("Two", "Bo met Cy.")))
     >>> [(passage.id, passage.text) for passage in passages_of(document)]
     [('a.md#1', 'One\nAda met Bo.\n\nTwo\nBo met Cy.')]
     """
-    source = {"source": document.name, "metadata": {"source": document.name}}
+    metadata = {"source": document.name, **document.metadata}
     return [
-        Passage(f"{document.name}#{number}", document.title, text, source)
-        for number, text in enumerate(_packed(document), start=1)
+        Passage(
+            f"{document.name}#{number}",
+            document.title,
+            text,
+            {"source": metadata["source"], "metadata": metadata if page is None else {**metadata, "page": page}},
+        )
+        for number, (text, page) in enumerate(_packed(document), start=1)
     ]
 
 
-def _packed(document: Document) -> Iterator[str]:
-    held = ""
+def _packed(document: Document) -> Iterator[tuple[str, int | None]]:
+    """Yield the text of each passage, and the page on which it starts; None in a document without pages."""
+    held, page = "", None
     for section in document.sections:
         for piece in _pieces(section):
             if held and len(held) + len(piece) + 2 > SIZE:
-                yield held
+                yield held, page
                 held = ""
-            held = f"{held}\n\n{piece}" if held else piece
+            held, page = (f"{held}\n\n{piece}", page) if held else (piece, section.page)
     if held:
-        yield held
+        yield held, page
 
 
 def _pieces(section: Section) -> Iterator[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from phasegraph.errors import InvalidInputError
 
@@ -17,20 +19,26 @@ class Section:
     """A heading, which may be "", and the text below it.
 
     If `lines` is true, line breaks and indentation have a meaning, as in source code: a long text is cut between lines.
+    `page` is the number of the section's page, if the document has pages.
     """
 
     heading: str
     text: str
     lines: bool = field(default=False, repr=False)
+    page: int | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its name (a path with ``/``), its title and its sections in order."""
+    """A document: its name (a path with ``/``), its title, its sections in order, and the metadata of its passages.
+
+    The metadata ``source`` is the name, unless `metadata` contains another value.
+    """
 
     name: str
     title: str
     sections: tuple[Section, ...]
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def title_of(name: str) -> str:

@@ -63,6 +63,8 @@ _NOT_ENTERED = frozenset(("node_modules", "__pycache__", "__MACOSX", "site-packa
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 """The file names of a data set: of its passages, and of its questions, which are not read as documents."""
 _OTHER = "no reader for this kind of file"
+_CONVERTED = {".ipynb": "a notebook has no reader: convert it with jupyter nbconvert --to markdown"}
+"""For kinds of files without a reader: the reason, with the command that converts the file."""
 _NAMED = 5
 
 
@@ -168,7 +170,7 @@ class FolderReader:
         return FilesRead(passages, MappingProxyType(dict(files)), MappingProxyType(skipped), sources)
 
 
-def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRead:
+def read_files(path: str | Path, *, progress: Progress | None = None, without: Collection[Path] = ()) -> FilesRead:
     """Read a file, all files below a folder, or the files of an archive as passages.
 
     Parameters
@@ -178,6 +180,8 @@ def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRe
         with ``corpus.jsonl`` and ``queries.jsonl`` is a data set: only the corpus is read.
     progress : callable, optional
         A function ``progress(iterable, label)`` that shows progress and returns an iterable with the same items.
+    without : collection of path, optional
+        Files and folders to leave out.
 
     Returns
     -------
@@ -198,7 +202,7 @@ def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRe
     archives in archives are skipped. If the lines of a JSONL file have an ``id``, each line is a passage. All other
     files are cut into passages.
     """
-    return FolderReader(path).read(progress)
+    return FolderReader(path, without).read(progress)
 
 
 def _state_of(place: Path) -> tuple[int, ...]:
@@ -224,7 +228,7 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
     for member, data in _members(place, name):
         kind = BY_SUFFIX.get(PurePosixPath(member).suffix.lower())
         if isinstance(data, str) or kind is None:
-            skipped[member] = data if isinstance(data, str) else _OTHER
+            skipped[member] = data if isinstance(data, str) else _unread(member)
             continue
         try:
             found = KINDS[kind][1](member, data)
@@ -283,7 +287,7 @@ def _members(place: Path, name: str) -> Iterator[Member]:
     if not is_archive(name):
         suffix = PurePosixPath(name).suffix.lower()
         if suffix not in BY_SUFFIX:
-            yield name, _OTHER
+            yield name, _unread(name)
         elif place.stat().st_size > LARGEST and BY_SUFFIX.get(suffix) != "JSONL":
             yield name, TOO_LARGE
         else:
@@ -297,6 +301,11 @@ def _members(place: Path, name: str) -> Iterator[Member]:
             f"{name}/{member}",
             "the archive is inside another archive: unpack the outer archive" if is_archive(member) else data,
         )
+
+
+def _unread(name: str) -> str:
+    """Return the reason that a file of a kind without a reader is skipped."""
+    return _CONVERTED.get(PurePosixPath(name).suffix.lower(), _OTHER)
 
 
 def _content(place: Path) -> bytes | str:

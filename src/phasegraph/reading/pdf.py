@@ -35,7 +35,7 @@ def read_pdf(name: str, data: bytes) -> Document:
         raise InvalidInputError(_LOCKED) from error
     if locked:
         raise InvalidInputError(_LOCKED)
-    pages = [Section(f"Page {number}", text) for number, text in enumerate(map(_text, reader.pages), start=1) if text]
+    pages = [Section("", text, page=number) for number, text in enumerate(map(_text, reader.pages), start=1) if text]
     if not pages:
         raise InvalidInputError("the PDF contains no text (scanned pages?): run OCR first, for example ocrmypdf")
     return Document(name, _title(reader) or title_of(name), tuple(pages))

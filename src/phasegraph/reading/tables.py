@@ -1,14 +1,18 @@
-"""Readers for CSV and JSONL, which create a passage or a document for each row."""
+"""Readers for CSV and JSONL, which create a passage, or several passages, for each row."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from phasegraph._support.jsonl import objects_in, texts_in
+from phasegraph._support.jsonl import metadata_of, objects_in, texts_in, with_metadata
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.corpus_files import Passage, passages_in
 from phasegraph.reading.chunks import passages_of
@@ -17,10 +21,12 @@ from phasegraph.reading.documents import Document, Section, title_of
 TEXTS = ("text", "content", "contents", "page_content", "body", "passage")
 TITLES = ("title", "name", "heading", "subject")
 """The names of title fields, in order of preference; ``TEXTS`` are the names of text fields."""
+IDS = ("id", "_id", "uuid", "key")
+"""The names of id fields, in order of preference."""
 
 
 def read_csv(name: str, text: str) -> list[Passage]:
-    """Read a CSV table as passages; each row is a document.
+    """Read a CSV table as passages; its rows are the parts of one document.
 
     The first line contains the names of the columns. The separator is a comma, semicolon, tab or vertical bar.
     """
@@ -32,31 +38,75 @@ def read_csv(name: str, text: str) -> list[Passage]:
         rows = list(csv.DictReader(io.StringIO(text, newline=""), dialect=dialect, restkey="more"))
     except csv.Error as error:
         raise InvalidInputError(f"the table cannot be read: {error}") from error
-    return list(_rows(name, rows))
+    return list(_rows(name, rows, _typed))
 
 
 def read_jsonl(name: str, data: bytes) -> list[Passage]:
     """Read a file with a JSON object per line as passages.
 
-    If the first object has an ``id``, each object is a passage; otherwise, each object is a row of a table.
+    If the first object has an ``id``, each object is a passage; otherwise, each object is a row of a table. Fields with
+    texts and numbers become metadata.
     """
     file = Path(name)
     rows = list(objects_in(file, texts_in(file, io.BytesIO(data))))
     if not rows or "id" in rows[0][1]:
-        return list(passages_in(file, rows))
+        return list(passages_in(file, [(line, with_metadata(row)) for line, row in rows]))
     return list(_rows(name, (row for _, row in rows)))
 
 
-def _rows(name: str, rows: Iterable[Mapping[Any, Any]]) -> Iterator[Passage]:
-    for number, row in enumerate(rows, start=1):
+def _typed(text: Any) -> Any:
+    """Return the number or the Boolean value that a text is in JSON, as a filter on the command line reads it.
+
+    Other values are returned unchanged.
+
+    >>> [_typed(text) for text in ("12", "1.5", "true", "007", "NaN", "red")]
+    [12, 1.5, True, '007', 'NaN', 'red']
+    """
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return text
+    return value if isinstance(value, int) or (isinstance(value, float) and isfinite(value)) else text
+
+
+def _rows(
+    name: str, rows: Iterable[Mapping[Any, Any]], value_of: Callable[[Any], Any] = lambda value: value
+) -> Iterator[Passage]:
+    """Yield the passages of a table's rows; `value_of` converts the values of the other columns to metadata.
+
+    The id of a row is the value of its id column, or a digest of the row, so another row does not change it. A repeated
+    id gets a number.
+    """
+    seen: Counter[str] = Counter()
+    for row in rows:
         fields = {str(key): value for key, value in row.items() if value not in (None, "", [])}
         low = {key.strip().lower(): key for key in fields}
-        title = next((low[key] for key in TITLES if key in low and isinstance(fields[low[key]], str)), None)
-        body = next((low[key] for key in TEXTS if key in low and isinstance(fields[low[key]], str)), None)
+        title, body = _first(TITLES, low, fields, str), _first(TEXTS, low, fields, str)
         if body is not None:
             text = str(fields[body])
         else:
             text = "\n".join(f"{key}: {value}" for key, value in fields.items() if key != title)
-        named = title_of(name) if title is None else str(fields[title])
-        if text.strip():
-            yield from passages_of(Document(f"{name}:{number}", named, (Section("", text),)))
+        if not text.strip():
+            continue
+        given = _first(IDS, low, fields, str | int)
+        identity = _digest(fields) if given is None else str(fields[given])
+        seen[identity] += 1
+        again = f":{seen[identity]}" if seen[identity] > 1 else ""
+        yield from passages_of(
+            Document(
+                f"{name}:{identity}{again}",
+                title_of(name) if title is None else str(fields[title]),
+                (Section("", text),),
+                {key: value_of(value) for key, value in metadata_of(fields, (title, body)).items()} | {"source": name},
+            )
+        )
+
+
+def _first(names: Iterable[str], low: Mapping[str, str], fields: Mapping[str, Any], kind: Any) -> str | None:
+    """Return the first field with one of the names and a value of the kind; `low` maps lower-case names to names."""
+    return next((low[one] for one in names if one in low and isinstance(fields[low[one]], kind)), None)
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    """Return a short digest of a row."""
+    return blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=6).hexdigest()

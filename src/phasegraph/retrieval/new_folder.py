@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from phasegraph._support.files import building_place, naming_full_disk
+from phasegraph._support.files import BUILDING, building_place, make_folder, naming_full_disk, one_writer
 from phasegraph._support.progress import with_progress
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_names
 from phasegraph.embedding.identity import ModelIdentity
 from phasegraph.errors import InvalidInputError, StoreError, warn
 from phasegraph.graph.corpus.corpus import create_folder
+from phasegraph.graph.corpus.folder import check_new
 from phasegraph.graph.corpus.passage_input import Keys, fields_of
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.entity_graph import checked_embeddings
@@ -27,6 +28,8 @@ from phasegraph.retrieval.indexing import MANY, BuildPlan, Indexing
 
 EMBEDDED = 10_240
 """Number of passages that are embedded before their vectors are written to a file; a multiple of usual batch sizes."""
+CREATING = f"{BUILDING}lock"
+"""The lock file of a folder whose passages are being embedded."""
 _logger = logging.getLogger("phasegraph")
 
 
@@ -65,34 +68,60 @@ def write_folder(
     Raises
     ------
     StoreError
-        If the folder cannot be written.
+        If the folder cannot be written, or another process is writing it.
     InvalidInputError, InvalidTypeError
         If the vectors, triples or known names are invalid.
     """
-    keys, text = Keys(how.title_key, how.source_key), sum(len(one["title"]) + len(one["text"]) for one in passages)
-    create = partial(create_folder, path, keys=keys, made_by=made_by, settings=settings, uncounted=uncounted)
-    plan, vectors = BuildPlan.of(text), None
-    _tell(plan)
-    if not plan.in_shards:
-        vectors = framework.embedded(model, hits, how.progress)
-    if not plan.sizes and vectors is not None:
-        plan = BuildPlan.of(text, _bytes_of(vectors))
+    with _locked(Path(path)):
+        keys, text = Keys(how.title_key, how.source_key), sum(len(one["title"]) + len(one["text"]) for one in passages)
+        create = partial(create_folder, path, keys=keys, made_by=made_by, settings=settings, uncounted=uncounted)
+        plan, vectors = BuildPlan.of(text), None
         _tell(plan)
-    if plan.in_shards:
-        parts = _embedded(framework, model, hits, how.progress) if vectors is None else iter([(len(hits), vectors)])
-        vectors = None  # its memory is free when the vectors are in a file
+        if not plan.in_shards:
+            vectors = framework.embedded(model, hits, how.progress)
+        if not plan.sizes and vectors is not None:
+            plan = BuildPlan.of(text, _bytes_of(vectors))
+            _tell(plan)
+        if plan.in_shards:
+            parts = _embedded(framework, model, hits, how.progress) if vectors is None else iter([(len(hits), vectors)])
+            vectors = None  # its memory is free when the vectors are in a file
+            with ExitStack() as stack:
+                with _translated(Path(path)):
+                    place = stack.enter_context(building_place(Path(path)))
+                create(_built(Path(path), place, passages, parts, how))
+            return
+        many = how.progress if len(passages) > MANY else False
+        create(
+            GraphIndex.build(
+                passages, triples=how.triples, embeddings=vectors, known_names=how.known_names, tokenizer=how.tokenizer,
+                progress=lambda rows: with_progress(rows, many, label="index", unit="passage"),
+            )
+        )  # fmt: skip
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Lock a new or empty folder, so that no other process embeds passages for it; raise StoreError if one does.
+
+    On an error, the folders that did not exist before are deleted.
+    """
+    made = [one for one in (path, *path.absolute().parents) if not one.exists()]
+    try:
         with ExitStack() as stack:
-            with _translated(Path(path)):
-                place = stack.enter_context(building_place(Path(path)))
-            create(_built(Path(path), place, passages, parts, how))
-        return
-    many = how.progress if len(passages) > MANY else False
-    create(
-        GraphIndex.build(
-            passages, triples=how.triples, embeddings=vectors, known_names=how.known_names, tokenizer=how.tokenizer,
-            progress=lambda rows: with_progress(rows, many, label="index", unit="passage"),
-        )
-    )  # fmt: skip
+            with _translated(path):
+                make_folder(path)
+                stack.enter_context(one_writer(path, patience=0.0, name=CREATING))
+            try:
+                check_new(path)
+                yield
+            finally:
+                with suppress(OSError):  # Windows deletes no open file
+                    (path / CREATING).unlink()
+    except BaseException:
+        with suppress(OSError):  # a folder contains the files of another process
+            for one in made:
+                one.rmdir()
+        raise
 
 
 def _tell(plan: BuildPlan) -> None:

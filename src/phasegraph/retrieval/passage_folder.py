@@ -15,7 +15,7 @@ from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.corpus.chroma import open_folder
 from phasegraph.graph.corpus.corpus import Corpus
-from phasegraph.graph.corpus.folder import check_new
+from phasegraph.graph.corpus.folder import CORE, check_new
 from phasegraph.graph.corpus.passage_input import check_passages, check_source_key
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.model.building import passage_field
@@ -32,7 +32,7 @@ from phasegraph.retrieval.plain_filters import PlainFilter, check_filter
 class Passages(Framework):
     """The operations on passages without a framework; a passage is a mapping with id, title, text and metadata."""
 
-    name, hit, filters, model = "core", "passage", "where", "model"
+    name, hit, filters, model = CORE, "passage", "where", "model"
 
     def of_record(self, record: PassageRecord) -> dict[str, Any]:
         """Convert a stored passage to a mapping with id, title, text and metadata."""

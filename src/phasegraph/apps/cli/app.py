@@ -65,7 +65,10 @@ class Commands(TyperGroup):
     _listing = False
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; escape control characters in error messages that quote its arguments."""
+        """Run the command; escape control characters in error messages that quote its arguments.
+
+        The error for extra arguments says that a text of several words needs quotes.
+        """
         try:
             return super().invoke(ctx)
         except Exception as error:
@@ -73,7 +76,8 @@ class Commands(TyperGroup):
             if isinstance(said, str) and hasattr(
                 error, "format_message"
             ):  # typer has its own copy of click's error classes
-                vars(error)["message"] = legible(said)
+                quotes = ": put a text of several words in quotes" if "unexpected extra argument" in said else ""
+                vars(error)["message"] = legible(said) + quotes
             raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

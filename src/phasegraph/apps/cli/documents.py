@@ -8,7 +8,7 @@ from phasegraph._support.serialization import MANIFEST
 from phasegraph._support.text import counted, legible
 from phasegraph.apps.cli.output import check_outputs, write_json
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.corpus.folder import STATE
+from phasegraph.graph.corpus.folder import STATE, check_new
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 
@@ -37,14 +37,27 @@ def run(folder: Path, near_duplicates: float | None, json_to: str | None) -> Non
 
 def opened_folder(folder: Path) -> PassageFolder:
     """Open the folder of a retriever or of ``phasegraph index --sync``; raise InvalidInputError for other folders."""
+    check_synced(folder, Path("FILES"))
     if not (folder / STATE).is_file():
-        if (folder / MANIFEST).is_file():
-            raise InvalidInputError(
-                f"{folder}: the folder is an index without a table of its documents: build a folder with the table "
-                "with phasegraph index --sync, in a new folder"
-            )
         raise InvalidInputError(
             f"{folder}: neither a retriever nor phasegraph index --sync wrote this folder, because it has no file "
             f"{STATE}: check the path"
         )
     return PassageFolder.open(folder)
+
+
+def check_synced(folder: Path, files: Path) -> None:
+    """Raise InvalidInputError if a folder is an index without a table of its documents, built from `files`."""
+    if (folder / MANIFEST).is_file() and not (folder / STATE).is_file():
+        raise InvalidInputError(
+            f"{folder}: phasegraph index wrote this folder without --sync, so it has no table of its documents: build "
+            f"a new folder with phasegraph index {files} --out NEW --sync"
+        )
+
+
+def check_empty(folder: Path) -> None:
+    """Raise InvalidInputError if a folder in which a command would create an index contains other files."""
+    try:
+        check_new(folder)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{folder}: the folder contains other files: name a new or empty folder") from error

@@ -31,7 +31,10 @@ def run(
     dataset = open_dataset(folder)
     row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
     if row is None:
-        raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be an id of this file; got {query_id!r}")
+        raise InvalidInputError(
+            f"{folder / 'queries.jsonl'}: QUERY_ID must be an id of this file; got {query_id!r}. "
+            'To explain the answer to a question of your own, use phasegraph search FOLDER "QUESTION" on an index'
+        )
     chosen = FusionPipeline() if pipeline is None else with_new_source_names(FusionPipeline.load(pipeline), THREE)
     names = TWO if chosen.weights is None else tuple(chosen.weights)
     inputs = ExperimentInput(dataset.subset([row]), fetch_k, graph=kept_graph(graph), progress=progress)

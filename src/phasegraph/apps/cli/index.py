@@ -20,6 +20,7 @@ from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_range
 from phasegraph._support.vector_files import read_vectors
 from phasegraph.apps.cli import engines
+from phasegraph.apps.cli.documents import check_empty
 from phasegraph.apps.cli.options import Engine
 from phasegraph.apps.cli.output import check_outputs, console, load_model, stage
 from phasegraph.apps.cli.reading import embedded, read_and_tell
@@ -30,6 +31,7 @@ from phasegraph.distributed.shards import BuildSettings
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
+from phasegraph.graph.corpus.folder import STATE
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.building import read_openie
 from phasegraph.graph.model.entity_graph import Extraction, checked_embeddings
@@ -184,11 +186,14 @@ def _tokenizer_of(old: GraphIndex | None) -> Tokenizer:
 
 
 def passages_and_vectors(
-    corpus: Path, embeddings: Path | None, embedder: str | None
+    corpus: Path, out: Path, embeddings: Path | None, embedder: str | None
 ) -> tuple[tuple[Passage, ...], Float32Array | None]:
-    """Read the passages of the user's files, and their embeddings from a file or a model (None without either)."""
+    """Read the passages of the user's files, and their embeddings from a file or a model (None without either).
+
+    The files in `out`, the folder of the index, are left out.
+    """
     model = load_model(embedder)
-    passages = read_and_tell(corpus).passages
+    passages = read_and_tell(corpus, out).passages
     if embeddings is not None:
         return passages, read_vectors(embeddings, len(passages), corpus.name)
     return passages, None if model is None else embedded(model, passages)
@@ -275,12 +280,16 @@ def chunks_of(
     return build_chunk_graph(passages, documents=named, positions=positions, embeddings=vectors)
 
 
-def check_folder(out: Path, *, may_replace: bool) -> None:
+def check_folder(out: Path, corpus: Path, *, may_replace: bool) -> None:
     """Raise if `out` contains anything but an index; ask for confirmation before an index is replaced."""
-    if not out.is_dir() or not any(out.iterdir()):
-        return
+    if (out / STATE).is_file():
+        raise InvalidInputError(
+            f"{out}: the folder belongs to phasegraph index --sync or to a retriever: name a new folder, or update it "
+            f"with phasegraph index {corpus} --out {out} --sync"
+        )
     if not (out / MANIFEST).is_file():
-        raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it contains other files")
+        check_empty(out)
+        return
     if may_replace:
         return
     if not sys.stdin.isatty():
@@ -310,6 +319,7 @@ class IndexOptions:
     sync: bool
     watch: bool
     allow_empty: bool
+    moved: bool
     chunks: bool
     document: str | None
     position: str | None
@@ -337,12 +347,15 @@ def run(corpus: Path, out: Path, options: IndexOptions) -> None:
     if options.sync or options.watch:
         unheeded = [name for name in options.given if name not in _OF_SYNC]
         _leave_out(options, unheeded, f"with {'--watch' if options.watch else '--sync'}")
-        run_sync(corpus, out, options.embedder, options.tokenizer, watch=options.watch, allow_empty=options.allow_empty)
+        run_sync(
+            corpus, out, options.embedder, options.tokenizer,
+            watch=options.watch, allow_empty=options.allow_empty, moved=options.moved,
+        )  # fmt: skip
         return
-    if options.allow_empty:
-        raise InvalidInputError("--allow-empty needs --sync or --watch: add one of them, or leave out --allow-empty")
+    for name in {"--allow-empty", "--moved"}.intersection(options.given):
+        raise InvalidInputError(f"{name} needs --sync or --watch: add one of them, or leave out {name}")
     _check_options(options, corpus)
-    check_folder(out, may_replace=options.update or options.force)
+    check_folder(out, corpus, may_replace=options.update or options.force)
     if options.tokenizer is not None:
         tokenizer_of(options.tokenizer)
     if options.engine is None:
@@ -356,7 +369,7 @@ def run(corpus: Path, out: Path, options: IndexOptions) -> None:
 
 def _built_here(corpus: Path, out: Path, options: IndexOptions) -> Outcome:
     """Build the index without ``--engine``: in memory, or in shards if free memory is too small."""
-    found = passages_and_vectors(corpus, options.embeddings, options.embedder)
+    found = passages_and_vectors(corpus, out, options.embeddings, options.embedder)
     plan = BuildPlan() if options.chunks or options.update else _planned(*found)
     if plan.in_shards:
         with building_place(out) as place:
@@ -457,7 +470,7 @@ def _saved_entities(out: Path, given: IndexFiles, malformed: int, options: Index
     return Outcome(sizes_of(fresh), changes, malformed)
 
 
-_OF_SYNC = ("--embedder", "--tokenizer", "--sync", "--watch", "--allow-empty")
+_OF_SYNC = ("--embedder", "--tokenizer", "--sync", "--watch", "--allow-empty", "--moved")
 _OF_ENGINE = ("--shards", "--workers", "--work")
 _OF_CHUNKS = ("--document", "--position")
 _OF_ENTITIES = (

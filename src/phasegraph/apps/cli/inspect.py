@@ -83,7 +83,7 @@ def run(
     if (ask is None) != (export is None):
         raise InvalidInputError("--ask and --export go together: --export page.html --ask QUESTION")
     check_outputs(export=export)
-    index, model = opened_for_questions(folder, embedder)
+    index, model, _ = opened_for_questions(folder, embedder)
     passages = () if judged is None and corpus is None else _passages_of(index, corpus)
     kept = folder / PIPELINE
     inspector = Inspector(

@@ -159,7 +159,7 @@ def console(*, beside_json: bool = False) -> Console:
 
 def progress(items: Iterable[T], label: str) -> Iterable[T]:
     """Return an iterable of the same items, with a progress bar if standard error is a terminal."""
-    return with_progress(items, True, label=label)
+    return with_progress(items, True, label=label, unit="item")
 
 
 def write_json(state: object, target: str | None) -> Console:

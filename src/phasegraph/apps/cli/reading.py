@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._support.progress import with_progress
 from phasegraph._support.typing import Float32Array
 from phasegraph.apps.cli.output import console, progress
 from phasegraph.errors import InvalidInputError
@@ -17,9 +18,12 @@ BATCH = 64
 """Number of passages per call of the embedding model."""
 
 
-def read_and_tell(path: Path) -> FilesRead:
-    """Read the files of a path; print the number of files (except for a single file) and the skipped files."""
-    found = read_files(path, progress=progress)
+def read_and_tell(path: Path, out: Path | None) -> FilesRead:
+    """Read the files of a path; print the number of files (except for a single file) and the skipped files.
+
+    The folder `out`, in which an index is built, is left out.
+    """
+    found = read_files(path, progress=progress, without=() if out is None else (out,))
     to = console()
     if not path.is_file() or sum(found.files.values()) > 1:
         to.print(f"read {found}")
@@ -28,8 +32,8 @@ def read_and_tell(path: Path) -> FilesRead:
     return found
 
 
-def embedded(model: Any, passages: Sequence[Any]) -> Float32Array:
-    """Embed the title and text of each passage; the result has shape (n, d).
+def embedded(model: Any, passages: Sequence[Any], *, show: bool = True) -> Float32Array:
+    """Embed the title and text of each passage, with a progress bar if `show` is true; the result has shape (n, d).
 
     `model` is an embedding model of LangChain or LlamaIndex, or a function from text to vector.
     """
@@ -43,6 +47,8 @@ def embedded(model: Any, passages: Sequence[Any]) -> Float32Array:
                 "--embedder must name an embedding model of LangChain or LlamaIndex, or a function from text to "
                 f"vector; got {type(model).__name__}"
             )
-        return np.asarray([model(text) for text in progress(texts, "embedding")], dtype=np.float32)
-    starts = progress(range(0, len(texts), BATCH), "embedding")
+        return np.asarray(
+            [model(text) for text in with_progress(texts, show, label="embedding", unit="passage")], dtype=np.float32
+        )
+    starts = with_progress(range(0, len(texts), BATCH), show, label="embedding", unit="batch")
     return np.concatenate([embed_texts(model, texts[start : start + BATCH]) for start in starts])

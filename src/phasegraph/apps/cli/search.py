@@ -58,7 +58,8 @@ def answered(
     if embed is not None:
         if graph.embeddings is None:
             raise InvalidInputError(
-                "--embedder needs an index with embeddings, but this index has none: build it with --embeddings"
+                "--embedder needs an index with embeddings, but this index has none: leave it out, or build another "
+                "index with phasegraph index FILES --out NEW --embedder NAME"
             )
         vector = unit_vector(embed(question), graph.embeddings.shape[1])
         scores = times_vector(graph.embeddings, vector).astype(float)
@@ -111,7 +112,7 @@ def run(folder: Path, question: str, k: int, embedder: str | None, group_by: str
     """Run ``phasegraph search``; the parameters are the options of the command."""
     check_outputs(json=json_to)
     check_query(question)
-    index, embed = opened_for_questions(folder, embedder)
+    index, embed, made_by = opened_for_questions(folder, embedder)
     records: Mapping[str, PassageRecord] = index.records if isinstance(index, GraphIndex) else {}
     lexical = index.graph.lexical if isinstance(index, GraphIndex) else None
     tokenizer: Tokenizer = "english" if lexical is None else lexical.tokenizer
@@ -137,7 +138,8 @@ def run(folder: Path, question: str, k: int, embedder: str | None, group_by: str
     to = write_json(state, json_to)
     show(result, passages, question, to)
     if embed is None and graph_in(index).embeddings is not None:
-        to.print("  searched by names and words only: --embedder MODULE:OBJECT also uses the embeddings of the index")
+        named = "" if made_by is None else f", which are from {made_by.name}"
+        to.print(f"  searched by names and words only: --embedder also uses the embeddings of the index{named}")
 
 
 def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import typer
 
-from phasegraph._support.serialization import MANIFEST
-from phasegraph._support.text import counted
+from phasegraph._support.text import counted, legible
+from phasegraph.apps.cli.documents import check_empty, check_synced
 from phasegraph.apps.cli.models import model_named
 from phasegraph.apps.cli.output import console, progress
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, PhasegraphError, needed
-from phasegraph.graph.corpus.folder import STATE, check_new
+from phasegraph.graph.corpus.folder import STATE
 from phasegraph.lexical import tokenizer_of
 from phasegraph.reading.files import FilesRead, FolderReader, NothingReadError
 from phasegraph.reading.ignoring import IGNORE
@@ -24,6 +24,8 @@ from phasegraph.retrieval.passage_folder import PassageFolder
 
 DEBOUNCE, LOOK, RETRY = 1600, 1000, 10
 """Milliseconds in which file changes are collected, milliseconds between checks, number of checks before a retry."""
+FILES = "files"
+"""The setting of a folder that contains the path of the last sync."""
 
 
 class FileSync:
@@ -42,6 +44,8 @@ class FileSync:
     allow_empty : bool, default False
         What happens if there is no file left to read. True: delete the passages of all deleted files. False: raise an
         error.
+    moved : bool, default False
+        What happens if the last sync read another path. True: the files are now at `corpus`. False: raise an error.
     """
 
     def __init__(
@@ -52,28 +56,37 @@ class FileSync:
         tokenizer: str | None,
         *,
         allow_empty: bool = False,
+        moved: bool = False,
     ) -> None:
-        self._reader, self.out = FolderReader(corpus, [out]), out
+        self._reader, self.out, self._files = FolderReader(corpus, [out]), out, legible(str(corpus.resolve()))
         self._model = embedder if isinstance(embedder, EmbeddingModel) else model_named(embedder)
         self._tokenizer, self._skipped, self._allow_empty = tokenizer, "", allow_empty
-        self._folder: PassageFolder | None = None
+        self._moved = moved
         if tokenizer is not None:
             tokenizer_of(tokenizer)
-        if (out / STATE).is_file():
-            self._folder = self._opened()
-        elif (out / MANIFEST).is_file():
-            raise InvalidInputError(
-                f"{out}: the folder contains an index without a change log; --sync needs another folder: name a new "
-                "folder"
-            )
-        else:
-            check_new(out)
+        check_synced(out, corpus)
+        self._folder = self._opened()
+        if self._folder is None:
+            check_empty(out)
 
-    def _opened(self) -> PassageFolder:
+    def _opened(self) -> PassageFolder | None:
+        """Open the folder, and check that it fits the options; None if there is no folder yet."""
+        if not (self.out / STATE).is_file():
+            return None
         folder = PassageFolder.open(self.out, self._model)
         settings = folder.corpus.settings
+        if (known := settings.get(FILES, self._files)) != self._files and not self._moved:
+            raise InvalidInputError(
+                f"{self.out}: the folder was synced from {known}; a sync from {self._files} would delete the passages "
+                "of all files that are not there. Name a new folder, or add --moved if the files are now at that path"
+            )
         if bool(settings.get("vectors")) != (self._model is not None):
-            said = "with vectors: add --embedder" if self._model is None else "without vectors: leave --embedder out"
+            made_by = folder.corpus.made_by
+            said = (
+                "without vectors: leave --embedder out"
+                if self._model is not None
+                else f"with vectors{'' if made_by is None else f' from {made_by.name}'}: add --embedder"
+            )
             raise InvalidInputError(f"{self.out}: the folder was created {said}, or name a new folder")
         lexical = folder.corpus.index.graph.view.lexical
         if self._tokenizer is not None and lexical is not None and lexical.tokenizer != self._tokenizer:
@@ -88,10 +101,14 @@ class FileSync:
         found = self._read()
         passages = [_with_source(one, source) for one, source in zip(found.passages, found.sources, strict=True)]
         self._tell_skipped(found)
+        self._folder = self._folder or self._opened()  # another process may have created the folder
         if self._folder is None:
             self._folder = PassageFolder.create(self.out, passages, self._model, tokenizer=self._tokenizer or "english")
-            return f"{counted(len(passages), 'passage')} of {counted(len(self._folder.documents()), 'document')} added"
-        return str(self._folder.sync_files(passages, stays=_unreadable(found), allow_empty=self._allow_empty))
+            said = f"{counted(len(passages), 'passage')} of {counted(len(self._folder.documents()), 'document')} added"
+        else:
+            said = str(self._folder.sync_files(passages, stays=_unreadable(found), allow_empty=self._allow_empty))
+        self._folder.corpus.note({FILES: self._files})
+        return said
 
     def _read(self) -> FilesRead:
         if self._folder is None:
@@ -186,13 +203,20 @@ def _unreadable(found: FilesRead) -> Callable[[str], bool]:
 
 
 def run_sync(
-    corpus: Path, out: Path, embedder: str | None, tokenizer: str | None, *, watch: bool, allow_empty: bool
+    corpus: Path,
+    out: Path,
+    embedder: str | None,
+    tokenizer: str | None,
+    *,
+    watch: bool,
+    allow_empty: bool,
+    moved: bool,
 ) -> None:
     """Update the folder `out` from the files in `corpus`, and print what changed.
 
     With `watch`, update it again after every change of a file. :class:`FileSync` describes the other parameters.
     """
-    made, to = FileSync(corpus, out, embedder, tokenizer, allow_empty=allow_empty), console()
+    made, to = FileSync(corpus, out, embedder, tokenizer, allow_empty=allow_empty, moved=moved), console()
     if not watch:
         to.print(f"{made.sync()}: {out}")
         made.settle()

@@ -47,9 +47,9 @@ def run(
         check_installed()
     retriever = None if compare is None else load_object(compare, "--compare")
     if out is not None:
-        check_folder(out, may_replace=False)
+        check_folder(out, files, may_replace=False)
     model = load_model(embedder)
-    passages = read_and_tell(files).passages
+    passages = read_and_tell(files, out).passages
     vectors = None if model is None else embedded(model, passages)
     index = GraphIndex.build(passages, embeddings=vectors, progress=lambda rows: progress(rows, "building the graph"))
     to = console()

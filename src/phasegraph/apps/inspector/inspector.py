@@ -118,7 +118,8 @@ class Inspector:
         graph = self.collection.graph
         if embedder is not None and graph.embeddings is None:
             raise InvalidInputError(
-                "--embedder needs an index with embeddings, but this index has none: build it with --embeddings"
+                "--embedder needs an index with embeddings, but this index has none: leave it out, or build another "
+                "index with phasegraph index FILES --out NEW --embedder NAME"
             )
         if isinstance(index, ChunkGraph) and embedder is None and graph.lexical is None:
             raise InvalidInputError(
@@ -216,7 +217,7 @@ class Inspector:
         if graph.embeddings is None:
             raise InvalidInputError(
                 "selection by redundancy needs an index with embeddings; this index has none: build it with "
-                "--embeddings, or choose another selection"
+                "--embedder, or choose another selection"
             )
         return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
 

@@ -12,7 +12,7 @@ from phasegraph._support.progress import with_progress
 from phasegraph._support.typing import Float32Array
 from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError, warn
 from phasegraph.graph.corpus.corpus import Corpus
-from phasegraph.graph.corpus.folder import OPENING, VECTORS, Folder
+from phasegraph.graph.corpus.folder import CORE, OPENING, VECTORS, Folder
 from phasegraph.graph.corpus.vector_stores import CHROMA, FLAT, STORE_KEY, STORES
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.walk.walker import Embedder
@@ -199,9 +199,13 @@ def open_folder(
     settings = folder.settings
     vectors = bool(settings.get("vectors")) if vectors is None else vectors
     if framework is not None and settings.get("framework") != framework:
+        made_for = settings.get("framework")
         raise InvalidInputError(
-            f"{folder.path.name!r} was made for {settings.get('framework')}, not for {framework}; open it with the "
-            f"retriever for {settings.get('framework')}"
+            f"{folder.path.name!r} was written by phasegraph index --sync, not by a retriever for {framework}: open it "
+            "with phasegraph search or serve, or build a retriever from your documents, with path= and a new folder"
+            if made_for == CORE
+            else f"{folder.path.name!r} was made for {made_for}, not for {framework}; open it with the retriever for "
+            f"{made_for}"
         )
     if vectors and not settings.get("vectors"):
         raise InvalidInputError(

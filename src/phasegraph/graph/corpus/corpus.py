@@ -428,6 +428,14 @@ class Corpus:
         self.made_by, self._checked = model.identity, True
         self.state = CorpusState(fresh, self._walk(fresh, model), model, store, self.state.version + 1)
 
+    def note(self, settings: Mapping[str, object]) -> None:
+        """Store settings in the corpus's folder, unless it already contains them."""
+        if settings.items() <= self.settings.items():
+            return
+        with self._changing, self._held() as folder:
+            if folder is not None:
+                folder.applied(settings)
+
     def _note(self, folder: Folder, settings: Mapping[str, object] = MappingProxyType({})) -> None:
         """Record in the folder that a change is complete, and start a merge if the folder has many changes."""
         try:

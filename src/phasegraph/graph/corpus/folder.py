@@ -33,6 +33,8 @@ from phasegraph.graph.model.storage import KIND as INDEX
 KIND = "passage-folder"
 STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
 """The name of the state file; the subfolder of the index; the name of the first Chroma collection."""
+CORE = "core"
+"""The setting ``framework`` of a folder without a framework, which ``phasegraph index --sync`` writes."""
 NO_FILES: Mapping[str, Callable[[Path], object]] = MappingProxyType({})
 _FOLDER_ID, _VECTORS_ID = "folder_id", "vectors_id"
 """Keys of two random ids in the settings: the id of the folder, and the id of its vectors.
@@ -436,10 +438,17 @@ class Folder:
     def _state(self) -> dict[str, object]:
         if not (self.path / STATE).is_file():
             check_exists(self.path)
-            raise IntegrityError(
-                f"{self.path.name!r} is not a folder of a retriever: it has no {STATE} (if the "
-                "creation of the folder was interrupted, delete the folder)"
-            )
+            names = {one.name for one in self.path.glob("*")}
+            if INSIDE in names and all(one == INSIDE or _is_passing(one) for one in names):
+                advice = "if the creation of the folder was interrupted, delete the folder"
+            elif MANIFEST in names:
+                advice = (
+                    "it contains an index that phasegraph index wrote without --sync. Open it with phasegraph search, "
+                    "or create a retriever in a new folder from the documents, with path="
+                )
+            else:
+                advice = "check the path"
+            raise IntegrityError(f"{self.path.name!r} is not a folder of a retriever: it has no {STATE}; {advice}")
         return read_document(self.path / STATE, KIND, VERSION)
 
     def _write_state(self, applied: int, settings: Mapping[str, object]) -> None:
@@ -507,9 +516,14 @@ def _forget(directory: Path) -> None:
     shutil.rmtree(directory)
 
 
+def _is_passing(name: str) -> bool:
+    """Return True for the name of a lock file, or of a temporary folder of a build."""
+    return name == LOCK or name.startswith(BUILDING)
+
+
 def check_new(path: Path) -> None:
     """Raise InvalidInputError if the folder exists and is not empty."""
-    if path.is_dir() and any(one.name != LOCK and not one.name.startswith(BUILDING) for one in path.iterdir()):
+    if path.is_dir() and not all(_is_passing(one.name) for one in path.iterdir()):
         raise InvalidInputError(
             f"path must be a new or empty folder; {str(path)!r} contains files (to open an existing folder, use load())"
         )

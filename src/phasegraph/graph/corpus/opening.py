@@ -77,8 +77,8 @@ def opened_with_model(folder: Path) -> tuple[GraphIndex | ChunkGraph, ModelIdent
         if (place / MANIFEST).is_file():
             return GraphIndex.load(place), None  # raises an error that describes the defect
     raise InvalidInputError(
-        f"{folder}: there is no index in this folder, nor in its subfolder {INSIDE!r}; create an index with: "
-        "phasegraph index CORPUS.jsonl --out FOLDER"
+        f"{folder}: there is no index in this folder, nor in its subfolder {INSIDE!r}; if it contains "
+        f"your documents, create an index with: phasegraph index {folder} --out NEW"
     )
 
 

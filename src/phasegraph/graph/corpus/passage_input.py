@@ -37,9 +37,9 @@ def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokeniz
     """
     for one in passages:
         if not one["text"].strip() and not one["title"].strip():
+            shown = {key: value for key, value in one["metadata"].items() if not str(key).startswith("_")}
             raise InvalidInputError(
-                f"passage {one['id']!r} must have text; leave out passages of blank pages (metadata: "
-                f"{dict(one['metadata'])!r:.200})"
+                f"passage {one['id']!r} must have text; leave out passages of blank pages (metadata: {shown!r:.200})"
             )
     read_passages(passages)
     if kept and not isinstance(tokenizer, str):

@@ -34,6 +34,10 @@ AllowEmpty = Annotated[
         "--allow-empty", help="With --sync or --watch: if all files were deleted, delete all passages from OUT."
     ),
 ]
+Moved = Annotated[
+    bool,
+    typer.Option("--moved", help="With --sync or --watch: the files are at another path than at the last sync of OUT."),
+]
 Names = Annotated[Path | None, file_option("File of entity names to compare for synonyms, one name per line.")]
 NameEmbeddings = Annotated[
     Path | None, file_option("Embeddings of the names in --names (.npy); row i belongs to name i.")
@@ -94,6 +98,7 @@ def index(
     sync: Sync = False,
     watch: Watch = False,
     allow_empty: AllowEmpty = False,
+    moved: Moved = False,
     chunks: Chunks = False,
     document: DocumentField = None,
     position: PositionField = None,
@@ -115,6 +120,7 @@ def index(
         embeddings=embeddings, embedder=embedder, triples=triples, known_names=known_names, names=names,
         name_embeddings=name_embeddings, synonym_threshold=synonym_threshold, tokenizer=tokenizer,
         entities_to=entities_to, update=update, force=force, sync=sync, watch=watch, allow_empty=allow_empty,
-        chunks=chunks, document=document, position=position, engine=engine, shards=shards, workers=workers, work=work,
+        moved=moved, chunks=chunks, document=document, position=position, engine=engine, shards=shards,
+        workers=workers, work=work,
     )  # fmt: skip
     run(corpus, out, options)
