@@ -318,7 +318,9 @@ def test_explain_says_why(folder, capsys):
     assert main(["explain", str(folder), "q0", "--k", "3"]) == 0
     printed = capsys.readouterr().out
     assert "Where did the father of Ada Lovelace die?" in printed
-    assert "contribution" in printed
+    words = " ".join(printed.split())
+    assert words.count("contribution: the source's part of the fused value; score: the fused value on a scale") == 1
+    assert "(fused value " in words
     assert "judged relevant" in printed
     assert "confidence 0." in printed
 
