@@ -53,6 +53,17 @@ def test_evaluate_prints_the_table_and_writes_the_json(folder, tmp_path, capsys)
     assert [vector[f"{name}@{k}"] for k in (5, 10) for name in ("wins", "losses", "p")] == [0, 0, 1.0] * 2
 
 
+def test_a_terminal_of_80_characters_shows_whole_columns_and_recall_first(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["evaluate", str(folder), "--systems", "vector,bm25,default"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (head,) = (line for line in lines if "system" in line and "Recall@5 (p)" in line)
+    assert head.index("Recall@5") < head.index("LastHop@5")
+    assert any(line.startswith("not shown in 80 characters: ") for line in lines)
+
+
 def test_evaluate_embeds_the_texts_of_a_folder_without_embeddings(folder, tmp_path, capsys, monkeypatch):
     kept = {name: np.load(folder / f"{name}.f16.npy").astype(float).tolist() for name in ("passages", "queries")}
     lines = [(folder / f"{name}.jsonl").read_text("utf-8").splitlines() for name in ("corpus", "queries")]
@@ -307,7 +318,9 @@ def test_explain_says_why(folder, capsys):
     assert main(["explain", str(folder), "q0", "--k", "3"]) == 0
     printed = capsys.readouterr().out
     assert "Where did the father of Ada Lovelace die?" in printed
-    assert "contribution" in printed
+    words = " ".join(printed.split())
+    assert words.count("contribution: the source's part of the fused value; score: the fused value on a scale") == 1
+    assert "(fused value " in words
     assert "judged relevant" in printed
     assert "confidence 0." in printed
 

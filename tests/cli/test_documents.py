@@ -39,7 +39,9 @@ def test_a_search_shows_each_document_once(folder: str, capsys: pytest.CaptureFi
     found = {}
     for more in ([], ["--group-by", "source"]):
         assert main(["search", folder, "Who met Bo?", "--json", "-", *more]) == 0
-        found[len(more)] = [one["id"].partition("-")[0] for one in json.loads(capsys.readouterr().out)["passages"]]
+        passages = json.loads(capsys.readouterr().out)["passages"]
+        found[len(more)] = [one["id"].partition("-")[0] for one in passages]
+        assert all(one["paths"] for one in passages)
     assert sorted(found[0]) == ["a.md", "a.md", "b.md", "c.md"]
     assert sorted(found[2]) == ["a.md", "b.md", "c.md"]
     assert main(["search", folder, "Who met Bo?", "--group-by", "sorce"]) == 0  # codespell:ignore sorce

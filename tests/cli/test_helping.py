@@ -81,18 +81,21 @@ def test_the_shell_can_complete_commands(capsys) -> None:
     assert "--install-completion" in said(capsys)
 
 
-@pytest.mark.parametrize(("width", "hidden"), [(200, ""), (80, ""), (60, "third column")])
+@pytest.mark.parametrize(("width", "hidden"), [(200, ""), (80, ""), (60, "third column"), (100, "fourth")])
 def test_a_narrow_terminal_shows_the_columns_that_fit(width, hidden) -> None:
     out = io.StringIO()
     to = Console(file=out, width=width, highlight=False)
-    show_table(to, "title", ["first", "second", "third column"], [["a" * 12, "b" * 20, "c" * 30]])
+    columns, cells = ["first", "second", "third column"], ["a" * 12, "b" * 20, "c" * 30]
+    if hidden == "fourth":
+        columns, cells = [*columns, hidden], [*cells, "d" * 40]
+    show_table(to, "title", columns, [cells])
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     note = [line for line in lines if line.startswith("not shown")]
     assert bool(note) is bool(hidden)
-    assert ("c" * 30 in out.getvalue()) is (not hidden)
-    if width == 60:
-        assert note == ["not shown in 60 characters: third column"]
+    assert ("c" * 30 in out.getvalue()) is (hidden != "third column")
+    if hidden:
+        assert note == [f"not shown in {width} characters: {hidden}"]
         assert "b" * 20 in out.getvalue()
 
 

@@ -96,6 +96,13 @@ def test_it_prints_passages_titles_words_and_paths(index, capsys):
     assert "--embedder" not in printed
 
 
+def test_it_says_that_more_passages_than_the_sources_return_cannot_be_had(with_vectors, capsys):
+    assert main(["search", str(with_vectors), QUESTION, "--k", "100"]) == 0
+    assert "each source returns at most 50 hits: --k 100 gives" in capsys.readouterr().out
+    assert main(["search", str(with_vectors), QUESTION, "--k", "50"]) == 0
+    assert "at most 50 hits" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("model", ["langchain", "llamaindex", "embed"])
 def test_with_the_model_the_nearest_passages_are_fused_too(with_vectors, capsys, model):
     state = asked(capsys, with_vectors, QUESTION, "--embedder", f"my_model:{model}")

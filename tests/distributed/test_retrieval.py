@@ -93,7 +93,7 @@ def test_a_model_embeds_the_questions(model: Any, tmp_path: Path) -> None:
 
 def test_answers_that_were_finished_are_kept(index: Path, tmp_path: Path) -> None:
     queries = in_lines([*questions(6), {"id": "last", "text": " "}], tmp_path / "queries.jsonl")
-    with pytest.raises(InvalidInputError, match=r"queries\.jsonl, from line 7: question 'last' must have text"):
+    with pytest.raises(InvalidInputError, match=r"queries\.jsonl: question 'last' must have text"):
         retrieve(queries, index, tmp_path / "run.parquet", workers=1, shards=7)
     done = list((tmp_path / "run.parquet.work").glob("*/*.parquet"))
     assert len(done) == 6
@@ -103,9 +103,18 @@ def test_answers_that_were_finished_are_kept(index: Path, tmp_path: Path) -> Non
     assert pq.read_table(tmp_path / "run.parquet").num_rows == 7
 
 
+def test_a_question_without_an_id_has_the_number_of_its_line(index: Path, tmp_path: Path) -> None:
+    lines = [json.dumps({"question": one["question"]}) for one in questions(3)]
+    (tmp_path / "queries.jsonl").write_text("\n\n".join(lines))
+    retrieve(tmp_path / "queries.jsonl", index, tmp_path / "run.parquet", workers=1, shards=2)
+    assert [name for name, _, _ in run_of(tmp_path / "run.parquet")] == ["1", "3", "5"]
+
+
 def test_what_cannot_be_asked_is_refused(index: Path, tmp_path: Path) -> None:
-    queries = in_lines([{"text": "Who?"}], tmp_path / "queries.jsonl")
-    with pytest.raises(InvalidTypeError, match="must have an id"):
+    queries = in_lines([{"text": "Who?"}, {"id": 5, "text": "Which?"}], tmp_path / "queries.jsonl")
+    with pytest.raises(
+        InvalidTypeError, match=r"queries.jsonl: the id .* must be a non-empty string; got 5 for 'Which"
+    ):
         retrieve(queries, index, tmp_path / "run.parquet", workers=1)
     in_lines([{"id": "a b", "text": "Who is Ada?"}], queries)
     with pytest.raises(InvalidInputError, match="non-empty text without white space"):

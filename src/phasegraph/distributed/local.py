@@ -259,15 +259,17 @@ class Piece:
     stop: int
     line: int = 0
 
-    def read(self, *columns: Sequence[str]) -> tuple[list[Any], Any]:
+    def read(self, *columns: Sequence[str], numbered: bool = False) -> tuple[list[Any], Any]:
         """Return the rows of the piece as mappings, and their embeddings.
 
         The embeddings are None for JSON lines, and for a Parquet file without embeddings. `columns` are the required
-        columns and the columns to read, as for :func:`rows_of`.
+        columns and the columns to read, as for :func:`rows_of`. If `numbered` is true, the line number is the id of a
+        JSON line without an ``id``.
         """
         if not self.line:
             return rows_of(_parquet_rows(self.file, self.start, self.stop), *columns)
-        return [row for _, row in objects_in(self.file, texts_in(self.file, self.lines(), self.line))], None
+        rows = objects_in(self.file, texts_in(self.file, self.lines(), self.line))
+        return [{"id": str(line), **row} if numbered else row for line, row in rows], None
 
     def lines(self) -> list[bytes]:
         """Return the lines of the piece as bytes."""

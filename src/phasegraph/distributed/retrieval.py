@@ -135,7 +135,8 @@ def question_of(row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the id and the text of a question in a row; raise an error that names the question if it is invalid."""
     name = row.get("id")
     if not isinstance(name, str) or not name:
-        raise InvalidTypeError(f"a question must have an id that is a non-empty string; got {name!r}")
+        asked = next((row[key] for key in QUESTION if row.get(key) is not None), None)
+        raise InvalidTypeError(f"the id of a question must be a non-empty string; got {name!r} for {asked!r:.80}")
     given = next((row[key] for key in QUESTION if row.get(key) is not None), None)
     if not isinstance(given, str) or not given.strip():
         raise InvalidInputError(f"question {name!r} must have text under {', '.join(QUESTION)}; got {given!r:.80}")
@@ -185,9 +186,9 @@ def answer_piece(piece: Piece, folder: str, k: int, state: str, model: Any, to: 
 
     asked = answering(folder, k, state)
     try:
-        table = asked.answers(*piece.read(*COLUMNS), query_embedder(model))
+        table = asked.answers(*piece.read(*COLUMNS, numbered=True), query_embedder(model))
     except InvalidInputError as error:
-        raise type(error)(f"{piece}: {error}") from error
+        raise type(error)(f"{piece.file}: {error}") from error
     to.parent.mkdir(parents=True, exist_ok=True)
     begun = to.with_suffix(f".{os.getpid()}.partial")
     pq.write_table(table, begun)
@@ -211,8 +212,8 @@ def retrieve(
     Parameters
     ----------
     queries : path
-        A ``.parquet`` file or a file of JSON lines with ``id`` and a question in ``text``, ``question`` or ``query``. A
-        Parquet file may also have ``embedding``.
+        A ``.parquet`` file or a file of JSON lines with ``id`` and a question in ``text``, ``question`` or ``query``.
+        In JSON lines, the default ``id`` is the line number. A Parquet file may also have ``embedding``.
     index : path
         An index from :func:`~phasegraph.distributed.build_index` or ``phasegraph index``, or a saved retriever.
     out : path

@@ -93,9 +93,10 @@ class Evaluation:
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the column headings and the rows of a table for reading.
 
-        A cell has the mean in percent, and its 95 % interval in brackets. In parentheses, it has the corrected p-value
-        of the comparison with the first retriever.
+        A cell has the mean in percent and, if the measure scores several questions, its 95 % interval in brackets. In
+        parentheses, it has the corrected p-value of the comparison with the first retriever.
         """
+        scored = self.table.scored
         kept = [measure for measure in self.table.measures if measure in self.table.tests]
         with_corpus = any(share is not None for share in self.unknown.values())
         rows = []
@@ -103,8 +104,9 @@ class Evaluation:
             cells = [row.name]
             for measure in kept:
                 low, high = (measure.unit * end for end in row.intervals[measure])
+                interval = f" [{low:.0f}, {high:.0f}]" if scored[measure] > 1 else ""
                 tested = "" if row.name == self.table.baseline else f" ({p_text(row.p_holm[measure])})"
-                cells.append(f"{measure.unit * row.means[measure]:.1f} [{low:.0f}, {high:.0f}]{tested}")
+                cells.append(f"{measure.unit * row.means[measure]:.1f}{interval}{tested}")
             share = self.unknown[row.name]
             cells += ["–" if row.milliseconds is None else f"{row.milliseconds:.1f}", str(len(self.errors[row.name]))]
             rows.append(cells + ["–" if share is None else f"{100 * share:.1f} %"] * with_corpus)

@@ -338,9 +338,10 @@ def evaluate_retrievers(
     if rows_to is not None:
         found.table.write_rows(rows_to)
     table = found.table
-    show_table(
-        to, f"{table.dataset}: {counted(len(table.queries), 'question')}, 95 % intervals in brackets", *found.cells()
-    )
+    title = f"{table.dataset}: {counted(len(table.queries), 'question')}, 95 % intervals in brackets"
+    if len(table.rows) > 1:
+        title += f"; in parentheses: p of the paired test against {table.baseline}, with Holm's correction"
+    show_table(to, title, *found.cells())
     for line in [*found.notes, *_first_errors(found)]:
         to.print(line)
 

@@ -95,8 +95,12 @@ def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -
 
 
 def as_text(table: Table, printed: Collection[Measure] | None = None) -> tuple[list[str], list[list[str]]]:
-    """Format the table's columns and rows for the measures in `printed` (default all); best-simple is the last row."""
+    """Format the table's columns and rows for the measures in `printed` (default all).
+
+    Recall comes first, because a narrow terminal hides the last columns. The last row is best-simple.
+    """
     kept = [measure for measure in table.tests if printed is None or measure in printed]
+    kept.sort(key=lambda measure: measure.name != RECOMMENDED_BY.name)
     hops = [measure for measure in kept if measure.name == "LastHop"]
     columns = ["system", *(f"{measure}" if measure in hops else f"{measure} (p)" for measure in kept)]
     for measure in hops:

@@ -22,6 +22,13 @@ from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.result import WHY_EMPTY, Evidence, Result
 
+LEGEND = (
+    "calibrated: a source's score on the common scale, assumed if the source did not return the passage (rank –); "
+    "contribution: the source's part of the fused value; score: the fused value on a scale from 0 to 1; "
+    "hits with equal scores share their mean rank"
+)
+"""The meaning of the columns, printed above the passages."""
+
 
 def run(
     folder: Path, query_id: str, pipeline: Path | None, graph: Path | None, fetch_k: int, k: int, json_to: str | None
@@ -68,12 +75,14 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
         to.print(f"  warning: {line}")
     if not result.ids:
         to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}")
+    else:
+        to.print(f"  {LEGEND}")
     columns = ["source", "rank", "score", "calibrated", "weight", "contribution"]
     for name in result.ids[:top]:
         evidence = result.evidence(name)
         mark = " (judged relevant)" if name in gold else ""
         title = f"{evidence.position}. {name} {titles[name]!r}{mark}: score {evidence.score:.4f}"
-        show_table(to, title, columns, _rows(evidence))
+        show_table(to, f"{title} (fused value {evidence.fused:.3f})", columns, _rows(evidence))
         if evidence.bonus or evidence.prior != 1.0:
             to.print(f"  bonus {evidence.bonus:+.3f}, priors multiply by {evidence.prior:.3f}")
         for path in paths_of(evidence):

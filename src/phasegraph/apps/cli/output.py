@@ -131,8 +131,8 @@ def measure_of(text: str, option: str) -> Measure:
 
 T = TypeVar("T")
 Embed = Callable[[str], Any]
-WIDE, NARROW = 200, 80
-"""Line width of output without a terminal, and the terminal width below which tables drop columns; in characters."""
+WIDE = 1000
+"""Line width of output without a terminal, in characters; wide enough for every table."""
 
 
 class _Console(Console):
@@ -221,11 +221,10 @@ def show_table(
 ) -> None:
     """Print a title and a table; the first column is aligned left, all others right; `marked` rows are bold.
 
-    On a terminal of less than 80 characters, the table shows the first columns that fit, and a line names the hidden
-    columns.
+    The table shows the first columns that fit in a line of the console, and a line below it names the hidden columns.
     """
     to.print(Text(legible(title), style="bold"))
-    kept = _fitting(columns, rows, to.width) if to.width < NARROW else len(columns)
+    kept = _fitting(columns, rows, to.width)
     hidden, columns, rows = columns[kept:], columns[:kept], [row[:kept] for row in rows]
     table = RichTable()
     for place, column in enumerate(columns):

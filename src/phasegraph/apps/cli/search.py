@@ -25,6 +25,7 @@ from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
 from phasegraph.graph.index.records import PassageRecord
+from phasegraph.graph.walk.paths import WalkPath
 from phasegraph.graph.walk.relevance import unit_vector
 from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of
 from phasegraph.ranking import Ranking
@@ -78,8 +79,15 @@ def answered(
     context = Context(query=question, now=time(), words=words)
     if group_by is None:
         return FusionPipeline().decide(rankings, context, k=k)
-    held = [replace(one, payloads={name: records[name] for name in one.ids if name in records}) for one in rankings]
-    return FusionPipeline(group_by=GroupBy(group_by)).decide(held, context, k=k)
+    held = [
+        one if one.payloads else replace(one, payloads={name: records[name] for name in one.ids if name in records})
+        for one in rankings
+    ]
+
+    def metadata_of(hit: WalkPath | PassageRecord) -> Mapping[str, object]:
+        return (records[hit.path[-1].name] if isinstance(hit, WalkPath) else hit).metadata
+
+    return FusionPipeline(group_by=GroupBy(group_by)).decide(held, replace(context, metadata_of=metadata_of), k=k)
 
 
 def snippet_of(
@@ -137,6 +145,8 @@ def run(folder: Path, question: str, k: int, embedder: str | None, group_by: str
     }
     to = write_json(state, json_to)
     show(result, passages, question, to)
+    if k > DEFAULT_LIMIT:
+        to.print(f"  each source returns at most {DEFAULT_LIMIT} hits: --k {k} gives {len(passages)} passages")
     if embed is None and graph_in(index).embeddings is not None:
         named = "" if made_by is None else f", which are from {made_by.name}"
         to.print(f"  searched by names and words only: --embedder also uses the embeddings of the index{named}")

@@ -21,7 +21,7 @@ def retrieve(
         Path,
         typer.Argument(
             metavar="QUERIES",
-            help="Parquet or JSONL file: id, question, and optionally embedding.",
+            help="Parquet or JSONL file: id (in JSONL, default: line number), question, and optionally embedding.",
             exists=True,
             dir_okay=False,
         ),
