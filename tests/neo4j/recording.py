@@ -56,10 +56,15 @@ class Recorder:
         return map(Record, self.values())
 
     def values(self) -> list[list[Any]]:
-        """One zero where a statement counts something, our schema once it was created, else no rows."""
+        """One zero where a statement counts something, our schema once it was created, else no rows.
+
+        Every corpus that was named exists.
+        """
         if self.sent[-1][0].startswith("SHOW INDEXES"):
             made = any("CREATE CONSTRAINT" in statement for statement, _ in self.sent)
             return [[o.name, o.covers, list(o.properties), o.kind == "constraint", "ONLINE"] for o in CREATED * made]
+        if self.sent[-1][0].endswith("RETURN c.name ORDER BY c.name"):
+            return [[values["corpus"]] for _, values in self.sent if "corpus" in values]
         counts = re.search(r"RETURN (count\(.*\)|c\.revision)$", self.sent[-1][0])
         return [[0]] if counts else []
 

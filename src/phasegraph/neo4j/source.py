@@ -38,7 +38,7 @@ from phasegraph.neo4j.remote_walk import (
     stamp_of,
 )
 from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
-from phasegraph.neo4j.writing import list_corpora
+from phasegraph.neo4j.writing import check_exists
 from phasegraph.pagerank import PageRankResult
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Source, Upstream
@@ -457,13 +457,7 @@ def open_graph(
     else:
         chosen = PHASEGRAPH if schema is None else schema_named(schema)
     if chosen == PHASEGRAPH:
-        there = list_corpora(connection)
-        if corpus not in there:
-            listed = ", ".join(repr(one) for one in there[:10]) + (", ..." if len(there) > 10 else "")
-            raise InvalidInputError(
-                f"the database has no corpus {corpus!r}; its corpora are: {listed or 'none'}. Give corpus= one of "
-                "these names, or write the corpus with write_graph"
-            )
+        check_exists(connection, corpus)
     elif not load:
         raise InvalidInputError(
             f"load=False needs a corpus written by write_graph; the schema is {chosen.name!r}: set load=True"
