@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,10 +18,13 @@ from phasegraph.apps.server.connections import MOST_CONNECTIONS, Door, listening
 from phasegraph.apps.server.following import FollowingView, Served
 from phasegraph.apps.server.view import LONGEST_QUERY
 from phasegraph.apps.server.web import LOOPBACK, MOST_REQUESTS, check_token, read_tenants, web_app
+from phasegraph.errors import PhasegraphWarning
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
 from phasegraph.retrieval.plain_filters import Filter
 from phasegraph.sources.settings import CALL_TIMEOUT
+
+_LEVELS = ("debug", "info", "warning", "error")
 
 
 def serve(
@@ -52,6 +57,9 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="A host name allowed in the Host header of requests (repeatable)."),
     ] = None,
+    log_level: Annotated[
+        str, typer.Option(help="Lowest level of the log on standard error: debug, info, warning or error.")
+    ] = "warning",
     timeout: Annotated[float, typer.Option(min=0.01, help="Time limit per answer, in seconds.")] = CALL_TIMEOUT,
     max_query_length: Annotated[
         int, typer.Option(min=1, help="Maximum number of characters of a query; longer queries are refused.")
@@ -77,11 +85,12 @@ def serve(
     """Serve the passages of a folder: search, explain, and read passages by id.
 
     Only --filter and --tenants decide which passages a client can access; a request cannot extend this access. Changes
-    of the folder are served within seconds.
+    of the folder are served within seconds. With --log-level info, the log has a line for each HTTP request.
     """  # fmt: skip
     host = host.removeprefix("[").removesuffix("]")
     local = host in ("127.0.0.1", "localhost", "::1")
     _check_access(transport, host, local, tenants, token_file, only)
+    _configure_log(log_level)
     saved = folder / PIPELINE
     names, filters = _clients(tenants, token_file, only)
     served = Served(
@@ -101,7 +110,8 @@ def serve(
         return
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
     door = Door(max_connections, max_connections_per_address)
-    run_http(web_app(views, hosts=hosts, most=max_requests, each=max_requests_per_tenant), host, port, door)
+    app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant)
+    run_http(app, host, port, door)
 
 
 def _check_access(
@@ -123,6 +133,19 @@ def _check_access(
         )
     if transport == "http" and not local and not named:
         raise typer.BadParameter(f"--host {host} is not loopback: give --token-file FILE or --tenants FILE")
+
+
+def _configure_log(level: str) -> None:
+    """Write log records to standard error, each once and on one line; raise BadParameter if `level` is unknown.
+
+    At the levels debug and info, only phasegraph's own records are written, because records of other libraries may
+    contain questions.
+    """
+    if level not in _LEVELS:
+        raise typer.BadParameter(f"--log-level must be {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}; got {level!r}")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")  # the MCP SDK then adds no handler
+    logging.getLogger("phasegraph").setLevel(level.upper())
+    warnings.simplefilter("ignore", PhasegraphWarning)  # the log has the same text
 
 
 def _clients(
