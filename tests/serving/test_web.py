@@ -269,3 +269,8 @@ def test_a_source_that_fails_is_named_in_the_warnings_of_a_search(index):
     (said,) = [one for one in found["warnings"] if "'vector'" in one]
     assert "ConnectionError" in said
     assert "secret" not in said
+
+
+def test_a_server_without_the_model_of_its_vectors_says_so(folder):
+    told = subprocess.run([*command(str(folder))], input="", capture_output=True, text=True, check=True).stderr
+    assert "index has vectors; without --embedder, only words and the graph are searched" in told

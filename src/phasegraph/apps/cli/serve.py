@@ -103,6 +103,8 @@ def serve(
     )
     for token, view in served.views.items():
         _say_how_many(names[token], view, served)
+    if unused := served.unused_vectors():
+        typer.echo(f"warning: {unused}", err=True)
     served.follow()
     views = served.views
     if transport == "stdio":
