@@ -51,7 +51,10 @@ def serve(
         str, typer.Option(help="Address to listen on; if other machines can reach the address, a token is needed.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="With http: port of the server; 0 chooses a free port.")
+        int,
+        typer.Option(
+            min=0, max=65535, envvar="PHASEGRAPH_PORT", help="With http: port of the server; 0 chooses a free port."
+        ),
     ] = 8321,
     allow_host: Annotated[
         list[str] | None,
