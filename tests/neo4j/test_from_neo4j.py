@@ -16,11 +16,13 @@ from corpus import records
 from foreign_graphs import erase, write_as
 from recording import Unasked
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
+from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
 from phasegraph.graph import GraphSource, build_graph
 from phasegraph.neo4j import (
     GraphRecords,
     Neo4jConnection,
+    Neo4jGraphSource,
+    drop_corpus,
     list_corpora,
     open_graph,
     read_graph,
@@ -87,6 +89,14 @@ def test_documents_of_ones_own_take_the_place_of_its_texts_and_can_be_filtered(l
     assert seen
     assert seen <= red
     assert retriever.invoke(question, filter={"tenant": "green"}) == []
+
+
+@pytest.mark.parametrize("load", [True, False])
+def test_a_filter_key_that_no_passage_has_is_named_once(load, corpus):
+    retriever = made(LANGCHAIN, corpus, "manuals", load=load)
+    with pytest.warns(PhasegraphWarning, match="filter key 'team' is in no passage; their keys are 'title'"):
+        assert retriever.invoke(QUESTIONS[0], filter={"team": "red"}) == []
+    assert retriever.invoke(QUESTIONS[0], filter={"team": "blue"}) == []
 
 
 @pytest.mark.parametrize("framework", [LANGCHAIN, LLAMAINDEX])
