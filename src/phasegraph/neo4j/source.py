@@ -38,7 +38,7 @@ from phasegraph.neo4j.remote_walk import (
     stamp_of,
 )
 from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
-from phasegraph.neo4j.writing import check_exists
+from phasegraph.neo4j.writing import existing_corpus
 from phasegraph.pagerank import PageRankResult
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Source, Upstream
@@ -416,7 +416,7 @@ def open_graph(
     connection : Neo4jConnection
         The connection to the database. The server must answer a first statement within its timeout.
     corpus : str, optional
-        Name of a corpus that `write_graph` wrote; None for a graph of another library.
+        Name of a corpus that `write_graph` wrote; None for the only corpus, or for a graph of another library.
     schema : str or GraphSchema, optional
         The schema, as for `read_graph`. Default: phasegraph's own schema if `corpus` is given, otherwise the schema
         that is detected.
@@ -457,7 +457,7 @@ def open_graph(
     else:
         chosen = PHASEGRAPH if schema is None else schema_named(schema)
     if chosen == PHASEGRAPH:
-        check_exists(connection, corpus)
+        corpus = existing_corpus(connection, corpus)
     elif not load:
         raise InvalidInputError(
             f"load=False needs a corpus written by write_graph; the schema is {chosen.name!r}: set load=True"

@@ -31,15 +31,21 @@ def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
     return tuple(str(row[0]) for row in connection.read(_CORPORA, timeout=BULK_SECONDS))
 
 
-def check_exists(connection: Neo4jConnection, corpus: str | None) -> None:
-    """Raise InvalidInputError if the database does not contain a corpus; the message lists its corpora."""
+def existing_corpus(connection: Neo4jConnection, corpus: str | None) -> str:
+    """Return the name of a corpus in the database; None means the only corpus of the database.
+
+    Raise InvalidInputError if the corpus does not exist, or if `corpus` is None and there is no corpus or are several.
+    """
     names = list_corpora(connection)
-    if corpus not in names:
+    found = names[0] if corpus is None and len(names) == 1 else corpus
+    if found is None or found not in names:
         listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+        said = f"{len(names)} corpora" if corpus is None else f"no corpus {corpus!r}"
         raise InvalidInputError(
-            f"the database has no corpus {corpus!r}; its corpora are: {listed or 'none'}. Give corpus= one of these "
-            "names, or write the corpus with write_graph"
+            f"the database has {said}; its corpora are: {listed or 'none'}. Give corpus= one of these names, or write "
+            "the corpus with write_graph"
         )
+    return found
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str, *, missing_ok: bool = False) -> None:
@@ -50,7 +56,7 @@ def drop_corpus(connection: Neo4jConnection, corpus: str, *, missing_ok: bool = 
     """
     check_corpus(corpus)
     if not missing_ok:
-        check_exists(connection, corpus)
+        existing_corpus(connection, corpus)
     values = {"corpus": corpus}
     while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:
         continue
@@ -342,7 +348,7 @@ def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: 
     """
     checked_records((), corpus, batch)
     ids = check_names("ids", ids)
-    check_exists(connection, corpus)
+    existing_corpus(connection, corpus)
     ensure_schema(connection)
     stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, timeout=BULK_SECONDS))
     gone = sorted({passage for passage in ids if passage in stored})
@@ -380,7 +386,7 @@ def write_synonyms(
         if one != other:
             best[key] = max(best.get(key, 0.0), float(similarity))
     rows = [[*key, best[key]] for key in sorted(best)]
-    check_exists(connection, corpus)
+    existing_corpus(connection, corpus)
     ensure_schema(connection)
     statements: list[Statement] = [(_DROP_SYNONYMS, {"corpus": corpus})]
     statements += [(_PUT_SYNONYMS, {"corpus": corpus, "pairs": list(some)}) for some in _batches(rows, batch)]
