@@ -150,6 +150,20 @@ def test_the_only_corpus_needs_no_name(load, corpus):
         open_graph(corpus, load=load)
 
 
+def test_a_corpus_that_was_dropped_is_an_error_and_not_an_empty_answer(corpus):
+    graph = made(LANGCHAIN, corpus, "manuals", load=False)
+    fused = importlib.import_module(LANGCHAIN).PhaseGraphRetriever(graph=graph)
+    assert fused.explain(QUESTIONS[0]).reports[0].status == "ok"
+    drop_corpus(corpus, "manuals")
+    with pytest.raises(StoreError, match="the corpus 'manuals' does not exist"):
+        graph.invoke(QUESTIONS[0])
+    for allowed in ({"a"}, lambda name: True):
+        with pytest.raises(StoreError, match="the corpus 'manuals' does not exist"):
+            Neo4jGraphSource(corpus, "manuals").within(allowed).search("Ada", 5, {})
+    with pytest.raises(AllSourcesFailed, match="the corpus 'manuals' does not exist"):
+        fused.explain(QUESTIONS[0])
+
+
 def test_an_empty_database_says_that_a_schema_or_a_corpus_must_be_given(connection):
     with pytest.raises(InvalidInputError, match=r"pass corpus= or schema=: .*no edges of any preset"):
         open_graph(connection)
