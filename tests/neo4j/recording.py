@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from phasegraph.neo4j.remote_walk import LOOKUP, LOOKUP_ALLOWED, STAMP
 from phasegraph.neo4j.writing import CREATED
 
 
@@ -65,6 +66,10 @@ class Recorder:
             return [[o.name, o.covers, list(o.properties), o.kind == "constraint", "ONLINE"] for o in CREATED * made]
         if self.sent[-1][0].endswith("RETURN c.name ORDER BY c.name"):
             return [[values["corpus"]] for _, values in self.sent if "corpus" in values]
+        if self.sent[-1][0] == STAMP:
+            return [["node", 1]]
+        if self.sent[-1][0] in (LOOKUP, LOOKUP_ALLOWED):
+            return [[0, "node", 1, None]]
         counts = re.search(r"RETURN (count\(.*\)|c\.revision)$", self.sent[-1][0])
         return [[0]] if counts else []
 
