@@ -116,7 +116,7 @@ def measure(connection: Neo4jConnection, made: tuple[PassageRecord, ...]) -> Gra
     """Everything about writing and reading; our own corpus stays."""
     print(f"{os.getloadavg()[0]:.1f} processes at work on {os.cpu_count()} processors")
     bars = bars_of(GraphRecords(made))
-    drop_corpus(connection, CORPUS)
+    drop_corpus(connection, CORPUS, missing_ok=True)
     _, spent, _ = timed(lambda: write_graph(connection, made, corpus=CORPUS))
     print(f"write {len(made)} passages, {sum(len(record.facts) for record in made)} facts: {spent:.2f} s")
     back = measure_reading(connection, "phasegraph", CORPUS, bars)

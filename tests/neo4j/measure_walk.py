@@ -65,7 +65,7 @@ def main() -> None:
     wanted = [local.search(question, 20, {"vector": ranking}).ids for question, ranking in asked]
     print(f"in memory: {1000 * (time.perf_counter() - began) / len(asked):.1f} ms a question")
     with connected() as connection:
-        drop_corpus(connection, CORPUS)
+        drop_corpus(connection, CORPUS, missing_ok=True)
         write_graph(connection, made, corpus=CORPUS)
         wire: Any = Counting(connection)
         Neo4jGraphSource(wire, CORPUS).search(asked[0][0], 20, {"vector": asked[0][1]})

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from phasegraph.neo4j.remote_walk import LOOKUP, LOOKUP_ALLOWED, STAMP
 from phasegraph.neo4j.writing import CREATED
 
 
@@ -56,10 +57,19 @@ class Recorder:
         return map(Record, self.values())
 
     def values(self) -> list[list[Any]]:
-        """One zero where a statement counts something, our schema once it was created, else no rows."""
+        """One zero where a statement counts something, our schema once it was created, else no rows.
+
+        Every corpus that was named exists.
+        """
         if self.sent[-1][0].startswith("SHOW INDEXES"):
             made = any("CREATE CONSTRAINT" in statement for statement, _ in self.sent)
             return [[o.name, o.covers, list(o.properties), o.kind == "constraint", "ONLINE"] for o in CREATED * made]
+        if self.sent[-1][0].endswith("RETURN c.name ORDER BY c.name"):
+            return [[values["corpus"]] for _, values in self.sent if "corpus" in values]
+        if self.sent[-1][0] == STAMP:
+            return [["node", 1]]
+        if self.sent[-1][0] in (LOOKUP, LOOKUP_ALLOWED):
+            return [[0, "node", 1, None]]
         counts = re.search(r"RETURN (count\(.*\)|c\.revision)$", self.sent[-1][0])
         return [[0]] if counts else []
 

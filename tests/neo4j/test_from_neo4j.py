@@ -16,11 +16,13 @@ from corpus import records
 from foreign_graphs import erase, write_as
 from recording import Unasked
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
+from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
 from phasegraph.graph import GraphSource, build_graph
 from phasegraph.neo4j import (
     GraphRecords,
     Neo4jConnection,
+    Neo4jGraphSource,
+    drop_corpus,
     list_corpora,
     open_graph,
     read_graph,
@@ -89,6 +91,14 @@ def test_documents_of_ones_own_take_the_place_of_its_texts_and_can_be_filtered(l
     assert retriever.invoke(question, filter={"tenant": "green"}) == []
 
 
+@pytest.mark.parametrize("load", [True, False])
+def test_a_filter_key_that_no_passage_has_is_named_once(load, corpus):
+    retriever = made(LANGCHAIN, corpus, "manuals", load=load)
+    with pytest.warns(PhasegraphWarning, match="filter key 'team' is in no passage; their keys are 'title'"):
+        assert retriever.invoke(QUESTIONS[0], filter={"team": "red"}) == []
+    assert retriever.invoke(QUESTIONS[0], filter={"team": "blue"}) == []
+
+
 @pytest.mark.parametrize("framework", [LANGCHAIN, LLAMAINDEX])
 def test_the_graph_of_another_library_needs_no_name(framework, connection):
     write_as(connection, "llama_index", records(COUNT))
@@ -125,10 +135,33 @@ def test_the_program_of_the_page_runs_as_it_stands(connection):
 
 @pytest.mark.parametrize("load", [True, False])
 def test_a_corpus_that_is_not_there_is_refused_with_those_that_are(load, corpus):
-    for given in ("manual", None):
-        with pytest.raises(InvalidInputError, match=rf"has no corpus {given!r}; its corpora are: 'manuals'"):
-            open_graph(corpus, given, load=load)
+    with pytest.raises(InvalidInputError, match="has no corpus 'manual'; its corpora are: 'manuals'"):
+        open_graph(corpus, "manual", load=load)
     assert list_corpora(corpus) == ("manuals",)
+
+
+@pytest.mark.parametrize("load", [True, False])
+def test_the_only_corpus_needs_no_name(load, corpus):
+    assert hits(made(LANGCHAIN, corpus, load=load), QUESTIONS[0]) == hits(
+        made(LANGCHAIN, corpus, "manuals", load=load), QUESTIONS[0]
+    )
+    write_graph(corpus, records(2), corpus="notes")
+    with pytest.raises(InvalidInputError, match=r"has 2 corpora; its corpora are: 'manuals', 'notes'. Give corpus="):
+        open_graph(corpus, load=load)
+
+
+def test_a_corpus_that_was_dropped_is_an_error_and_not_an_empty_answer(corpus):
+    graph = made(LANGCHAIN, corpus, "manuals", load=False)
+    fused = importlib.import_module(LANGCHAIN).PhaseGraphRetriever(graph=graph)
+    assert fused.explain(QUESTIONS[0]).reports[0].status == "ok"
+    drop_corpus(corpus, "manuals")
+    with pytest.raises(StoreError, match="the corpus 'manuals' does not exist"):
+        graph.invoke(QUESTIONS[0])
+    for allowed in ({"a"}, lambda name: True):
+        with pytest.raises(StoreError, match="the corpus 'manuals' does not exist"):
+            Neo4jGraphSource(corpus, "manuals").within(allowed).search("Ada", 5, {})
+    with pytest.raises(AllSourcesFailed, match="the corpus 'manuals' does not exist"):
+        fused.explain(QUESTIONS[0])
 
 
 def test_an_empty_database_says_that_a_schema_or_a_corpus_must_be_given(connection):

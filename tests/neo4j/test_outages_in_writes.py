@@ -117,7 +117,7 @@ def link(connection, corpus):
 
 
 def drop(connection, corpus):
-    return drop_corpus(connection, corpus)
+    return drop_corpus(connection, corpus, missing_ok=True)
 
 
 @pytest.mark.parametrize("outage", [kill, freeze])

@@ -170,6 +170,16 @@ def test_replacing_a_corpus_removes_what_was_not_given(connection):
     assert [record.id for record in read_graph(connection, corpus="c").passages] == ["ada"]
 
 
+def test_a_write_counts_the_passages_of_the_corpus_that_it_was_not_given(connection):
+    write_graph(connection, RECORDS, corpus="c")
+    report = write_graph(connection, RECORDS[:1], corpus="c")
+    assert (report.written, report.unchanged, report.removed, report.kept) == (0, 1, 0, 2)
+    assert write_graph(connection, RECORDS[:1], corpus="c", replace=True).kept == 0
+    write_graph(connection, RECORDS, corpus="c")
+    removed = remove_passages(connection, ["ada"], corpus="c")
+    assert (removed.unchanged, removed.removed, removed.kept) == (0, 1, 2)
+
+
 def test_two_corpora_share_no_node_and_are_dropped_alone(connection, driver):
     driver.execute_query("CREATE (:Mine {corpus: 'one'})")
     write_graph(connection, RECORDS, corpus="one")
@@ -188,6 +198,37 @@ def test_the_schema_may_be_ensured_any_number_of_times_and_is_named(connection, 
     ensure_schema(connection)
     rows = driver.execute_query("SHOW CONSTRAINTS YIELD name RETURN name").records
     assert {row[0] for row in rows} == {f"phasegraph_{kind}" for kind in ("passage", "removed", "entity", "corpus")}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda connection, corpus: remove_passages(connection, ["ada"], corpus=corpus),
+        lambda connection, corpus: write_synonyms(connection, {}, corpus=corpus),
+        lambda connection, corpus: drop_corpus(connection, corpus),
+    ],
+)
+def test_a_change_of_a_corpus_that_does_not_exist_is_refused_with_the_corpora_that_do(connection, change):
+    write_graph(connection, RECORDS, corpus="manuals")
+    with pytest.raises(InvalidInputError, match=r"no corpus 'manual'; its corpora are: 'manuals'"):
+        change(connection, "manual")
+    assert list_corpora(connection) == ("manuals",)
+    drop_corpus(connection, "manual", missing_ok=True)
+    change(connection, "manuals")
+
+
+def test_an_id_that_is_not_in_a_list_is_refused_before_anything_is_sent():
+    with pytest.raises(InvalidInputError, match=r"ids must be .*'ada'"):
+        remove_passages(Neo4jConnection(Unasked()), "ada", corpus="c")
+
+
+def test_replacing_a_corpus_by_nothing_must_be_allowed(connection):
+    assert write_graph(connection, [], corpus="c", replace=True).removed == 0
+    write_graph(connection, RECORDS, corpus="c")
+    with pytest.raises(InvalidInputError, match=r"would remove all 3 passages of 'c': .*allow_empty=True"):
+        write_graph(connection, [], corpus="c", replace=True)
+    assert write_graph(connection, [], corpus="c").kept == 3
+    assert write_graph(connection, [], corpus="c", replace=True, allow_empty=True).removed == 3
 
 
 @pytest.mark.parametrize("corpus", ["", "  ", None, 3])

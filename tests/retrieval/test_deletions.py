@@ -39,6 +39,17 @@ def test_where_all_are_gone_the_ranking_says_why_it_is_empty():
     assert found.reason == "3 of 3 hits dropped: their passages were deleted from the store"
 
 
+def test_hits_of_which_the_store_has_none_may_have_other_ids_and_are_not_called_deleted():
+    """Without a list of the source's passages, only a hit that the store has shows that both use the same ids."""
+    hits, stored = Ranking("graph", ["44a8", "9c1b"], [2.0, 1.0]), {"44a8": "A"}
+    with pytest.warns(PhasegraphWarning) as said:
+        found = completed(hits, [], {"vector": store({})}, [], Deletions("graph"))
+    assert (found.ids, found.reason) == ((), "2 of 2 hits dropped: the store has no passages with their ids")
+    assert "no passages with their ids, for example '44a8'. If the store uses other ids" in str(said[0].message)
+    with pytest.warns(PhasegraphWarning, match="1 of 2 hits dropped: their passages were deleted from the store"):
+        assert completed(hits, [], {"vector": store(stored)}, [], Deletions("graph")).ids == ("44a8",)
+
+
 def test_what_the_stores_own_source_found_is_not_asked_for_and_the_corpus_is_sampled_once():
     asked = []
     deletions = Deletions("graph", HELD, {"vector": store(HELD, asked)})

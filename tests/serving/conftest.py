@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -99,6 +100,14 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+def told_address(process: subprocess.Popen[str]) -> str:
+    """The address of a server, which it prints last when it starts."""
+    for line in process.stderr or ():
+        if found := re.search(r"http://\S+:[0-9]+", line):
+            return found[0]
+    raise AssertionError("the server ended")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ import httpx
 import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
-from tests.serving.conftest import TOKENS, command, embed, failed, running
+from tests.serving.conftest import TOKENS, command, embed, failed, running, told_address
 
 from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import LARGEST_BODY, Gate, web_app
@@ -108,10 +107,7 @@ def speaks_ipv6():
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
 def test_it_says_where_it_listens_and_ends_when_it_is_told_to(folder):
     process = started(folder, "--port", "0", "--host", "[::1]" if speaks_ipv6() else "127.0.0.1")
-    told = [process.stderr.readline() for _ in range(2)]
-    address = re.search(r"http://\S+:[0-9]+", told[1])
-    assert address
-    assert httpx.get(f"{address[0]}/health", timeout=30).status_code == 200
+    assert httpx.get(f"{told_address(process)}/health", timeout=30).status_code == 200
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0

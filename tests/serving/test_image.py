@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -123,14 +124,17 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*")}
 
 
+@pytest.mark.parametrize("access", ["--token-file", "--tenants"])
 def test_its_command_serves_where_nothing_can_be_written_and_its_health_check_tells_the_truth(
-    dockerfile: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dockerfile: str, folder: Path, tenants: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: str
 ) -> None:
     program, serve, data, *options = listed(dockerfile, "ENTRYPOINT")
     assert (program, serve, data) == ("phasegraph", "serve", "/data")
+    assert listed(dockerfile, "CMD") == ["--token-file", "/run/secrets/token"]
     assert "EXPOSE 8321" in dockerfile
+    assert "PHASEGRAPH_PORT=8321" in dockerfile
     given = dict(zip(options[::2], options[1::2], strict=True))
-    assert (given["--host"], given["--port"], given["--transport"]) == ("0.0.0.0", "8321", "http")
+    assert given == {"--host": "0.0.0.0", "--transport": "http"}
     token = tmp_path / "token.txt"
     token.write_text(TOKENS["red"])
     nowhere = tmp_path / "file"  # below a file, as on a read-only file system, no file can be made
@@ -143,10 +147,11 @@ def test_its_command_serves_where_nothing_can_be_written_and_its_health_check_te
     assert check[0] == "python"
 
     def healthy(port: str) -> bool:
-        program = [sys.executable, check[1], check[2].replace("8321", port)]
-        return subprocess.run(program, capture_output=True, check=False).returncode == 0
+        env = {**os.environ, "PHASEGRAPH_PORT": port}
+        return subprocess.run([sys.executable, *check[1:]], capture_output=True, check=False, env=env).returncode == 0
 
-    with running(str(folder), "--host", given["--host"], "--token-file", str(token)) as address:
+    secret = {"--token-file": token, "--tenants": tenants}[access]
+    with running(str(folder), "--host", given["--host"], access, str(secret)) as address:
         port = address.rpartition(":")[2]
         assert healthy(port)
         headers = {"Authorization": f"Bearer {TOKENS['red']}", "Content-Type": "application/json"}
@@ -161,6 +166,7 @@ def test_its_options_are_those_of_serve(dockerfile: str) -> None:
     shown = subprocess.run([*command("--help")], capture_output=True, text=True, check=True).stdout
     options = {one for one in listed(dockerfile, "ENTRYPOINT") if one.startswith("--")}
     assert [one for one in sorted(options) if one not in shown] == []
+    assert "PHASEGRAPH_PORT" in shown
 
 
 def test_a_job_builds_the_image_and_asks_it_without_rights() -> None:

@@ -22,7 +22,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from tests.serving.conftest import TOKENS, command, embed, running
+from tests.serving.conftest import TOKENS, command, embed, running, told_address
 from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
@@ -219,8 +219,7 @@ def test_it_ends_at_once_with_requests_that_never_come_whole(folder, tenants):
         command(str(folder), "--transport", "http", "--port", "0", "--tenants", str(tenants)),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    told = [process.stderr.readline() for _ in range(3)]
-    address = re.search(r"http://\S+:[0-9]+", told[2])[0]
+    address = told_address(process)
     assert ask(address).status_code == 200
     with connected(address) as body, connected(address) as head:
         body.sendall(HALF + f"Authorization: {RED['Authorization']}\r\nContent-Length: 9\r\n\r\n{{".encode())

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import httpx
 import pytest
-from tests.serving.conftest import PLACES, TOKENS, corpus, embed, running
-from tests.suites.manual_time import until
+from tests.serving.conftest import PLACES, TOKENS, command, corpus, embed, running, told_address
+from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.cli import main
 from phasegraph.apps.server import view
@@ -199,6 +203,7 @@ def test_a_call_ends_when_its_time_is_over(folder):
     [
         (["--transport", "http", "--host", "0.0.0.0"], "is not loopback"),
         (["--transport", "tcp"], "stdio or http"),
+        (["--log-level", "loud"], "debug, info, warning or error; got 'loud'"),
         (["--filter", "team"], "KEY=VALUE"),
         (["--filter", "team=red", "--filter", "team=blue"], "given twice"),
         (["--filter", "team={}"], "must be a text"),
@@ -215,3 +220,57 @@ def test_a_bad_command_line_is_refused_before_anything_is_served(folder, tenants
     told = capsys.readouterr().err
     assert said in " ".join(told.replace("│", " ").split())
     assert "Traceback" not in told
+
+
+def logged_by(folder, tenants, *options):
+    """What a server writes to its log for a search, a request without a token, and a request that is refused."""
+    process = subprocess.Popen(
+        command(str(folder), "--transport", "http", "--port", "0", "--tenants", str(tenants), *options),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        address = told_address(process)
+        for path, headers in (("/search", bearer("red")), ("/search", {}), ("/no\nwhere?q=Oslo", bearer("blue"))):
+            httpx.post(address + quote(path, safe="/?="), json={"query": "Who met Ada in Oslo?"}, headers=headers)
+    finally:
+        process.terminate()
+        told = process.communicate(timeout=PATIENCE)[1]
+    return told
+
+
+def test_the_log_has_a_line_for_each_request_and_no_question(folder, tenants):
+    log = logged_by(folder, tenants, "--log-level", "info")
+    lines = [re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO (.*) \d+ ms", one) for one in log.splitlines()]
+    assert [one and one[1] for one in lines] == ["red /search 200", "- /search 401", r"blue /no\nwhere 404"]
+    assert "Oslo" not in log
+
+
+def test_without_an_option_requests_are_not_logged(folder, tenants):
+    assert logged_by(folder, tenants) == ""
+
+
+def test_a_record_of_the_log_is_one_line_and_is_not_doubled(folder):
+    program = (
+        "import sys, warnings; from phasegraph.apps.cli import main, serve; from phasegraph.errors import warn\n"
+        "serve.run_http = lambda *given: warn('the folder ' + 'changed ' * 40)\n"
+        "sys.exit(main())"
+    )
+    command = [sys.executable, "-c", program, "serve", str(folder), "--transport", "http"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()
+    assert [one.count("changed") for one in told if "changed" in one] == [40]
+
+
+def test_a_source_that_fails_is_named_in_the_warnings_of_a_search(index):
+    def broken(query):
+        raise ConnectionError("secret host")
+
+    found = asked(web_app({"": View(index, broken)}), "POST", "/search", json={"query": "Oslo"}).json()
+    assert found["degraded"]
+    (said,) = [one for one in found["warnings"] if "'vector'" in one]
+    assert "ConnectionError" in said
+    assert "secret" not in said
+
+
+def test_a_server_without_the_model_of_its_vectors_says_so(folder):
+    told = subprocess.run([*command(str(folder))], input="", capture_output=True, text=True, check=True).stderr
+    assert "index has vectors; without --embedder, only words and the graph are searched" in told

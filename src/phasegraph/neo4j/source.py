@@ -13,7 +13,7 @@ import numpy as np
 from phasegraph._support.ordering import top_order
 from phasegraph._support.shared import fork_safe_lock
 from phasegraph._support.validation import check_choice, check_count, check_flag, check_names, check_query
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.graph.model.entity_graph import EdgeWeights
 from phasegraph.graph.walk.linking import Seeding, link
 from phasegraph.graph.walk.paths import WalkPaths
@@ -38,7 +38,7 @@ from phasegraph.neo4j.remote_walk import (
     stamp_of,
 )
 from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
-from phasegraph.neo4j.writing import list_corpora
+from phasegraph.neo4j.writing import existing_corpus
 from phasegraph.pagerank import PageRankResult
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Source, Upstream
@@ -99,7 +99,9 @@ class CorpusMemory:
     def ids(self, connection: Neo4jConnection, corpus: str) -> tuple[str, ...]:
         """Return the sorted ids of all passages of a corpus; they are cached until the corpus changes."""
         rows = connection.read(STAMP, {"corpus": corpus})
-        stamp = stamp_of(*rows[0]) if rows else ("", 0)
+        if not rows:
+            raise _gone(corpus)
+        stamp = stamp_of(*rows[0])
         with self._lock:
             self._settle(stamp)
             found = self._ids
@@ -115,6 +117,10 @@ class CorpusMemory:
         if stamp != self._stamp:
             self._stamp, self._ids = stamp, None
             self._views.clear()
+
+
+def _gone(corpus: str) -> StoreError:
+    return StoreError(f"the corpus {corpus!r:.60} does not exist: it was dropped, or write_graph has not written it")
 
 
 Method = Literal["neighbourhood", "gds"]
@@ -253,6 +259,8 @@ class Neo4jGraphSource:
             return Ranking(self.name, (), np.empty(0), reason=_NOTHING)
         ids = () if handed is None else handed.ids
         named, stamp = look_up(self.connection, self.corpus, query, ids, seen)
+        if not stamp[0]:
+            raise _gone(self.corpus)
         view = self._memory.view(self.connection, self.corpus, stamp, seen)
         if seen is not None:
             if not view.count:
@@ -416,7 +424,7 @@ def open_graph(
     connection : Neo4jConnection
         The connection to the database. The server must answer a first statement within its timeout.
     corpus : str, optional
-        Name of a corpus that `write_graph` wrote; None for a graph of another library.
+        Name of a corpus that `write_graph` wrote; None for the only corpus, or for a graph of another library.
     schema : str or GraphSchema, optional
         The schema, as for `read_graph`. Default: phasegraph's own schema if `corpus` is given, otherwise the schema
         that is detected.
@@ -457,13 +465,7 @@ def open_graph(
     else:
         chosen = PHASEGRAPH if schema is None else schema_named(schema)
     if chosen == PHASEGRAPH:
-        there = list_corpora(connection)
-        if corpus not in there:
-            listed = ", ".join(repr(one) for one in there[:10]) + (", ..." if len(there) > 10 else "")
-            raise InvalidInputError(
-                f"the database has no corpus {corpus!r}; its corpora are: {listed or 'none'}. Give corpus= one of "
-                "these names, or write the corpus with write_graph"
-            )
+        corpus = existing_corpus(connection, corpus)
     elif not load:
         raise InvalidInputError(
             f"load=False needs a corpus written by write_graph; the schema is {chosen.name!r}: set load=True"

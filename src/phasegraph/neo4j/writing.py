@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from phasegraph._support.validation import check_range
+from phasegraph._support.validation import check_names, check_range
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_connection
 from phasegraph.neo4j.gds import drop_projections, has_gds
@@ -31,18 +31,38 @@ def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
     return tuple(str(row[0]) for row in connection.read(_CORPORA, timeout=BULK_SECONDS))
 
 
-def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
-    """Delete a corpus with everything that was stored for it; after an error, call the function again.
+def existing_corpus(connection: Neo4jConnection, corpus: str | None) -> str:
+    """Return the name of a corpus in the database; None means the only corpus of the database.
 
-    This includes the records of removed passages, and the projections (copies of the edges in the server's memory).
+    Raise InvalidInputError if the corpus does not exist, or if `corpus` is None and there is no corpus or are several.
+    """
+    names = list_corpora(connection)
+    found = names[0] if corpus is None and len(names) == 1 else corpus
+    if found is None or found not in names:
+        listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+        said = f"{len(names)} corpora" if corpus is None else f"no corpus {corpus!r}"
+        raise InvalidInputError(
+            f"the database has {said}; its corpora are: {listed or 'none'}. Give corpus= one of these names, or write "
+            "the corpus with write_graph"
+        )
+    return found
+
+
+def drop_corpus(connection: Neo4jConnection, corpus: str, *, missing_ok: bool = False) -> None:
+    """Delete a corpus with everything that was stored for it; after a StoreError, call the function again.
+
+    This includes the records of removed passages, and the projections (copies of the edges in the server's memory). If
+    the corpus does not exist, raise InvalidInputError, unless `missing_ok` is True.
     """
     check_corpus(corpus)
+    if not missing_ok:
+        existing_corpus(connection, corpus)
     values = {"corpus": corpus}
     while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:
         continue
-    connection.write(_DROP_CORPUS, values)
     if has_gds(connection):
         drop_projections(connection, corpus)
+    connection.write(_DROP_CORPUS, values)  # last: while the corpus exists, an interrupted drop can be repeated
 
 
 # A constraint has an index with the same name. A label and a relationship type may have the same name.
@@ -243,12 +263,16 @@ CREATE (a)-[:`PHASEGRAPH_SYNONYM` {similarity: row[2]}]->(b)"""
 
 @dataclass(frozen=True)
 class WriteReport:
-    """The numbers of passages that were written, unchanged and removed, and the new revision of the corpus."""
+    """The numbers of passages that were written, unchanged and removed, and the new revision of the corpus.
+
+    `kept` is the number of other passages of the corpus: the call did not name them, so they stay.
+    """
 
     written: int
     unchanged: int
     removed: int
     revision: int
+    kept: int = 0
 
 
 def write_graph(
@@ -257,9 +281,12 @@ def write_graph(
     *,
     corpus: str,
     replace: bool = False,
+    allow_empty: bool = False,
     batch: int = 500,
 ) -> WriteReport:
     """Write passages with their mentions and facts into a corpus; unchanged passages are not sent.
+
+    Other passages of the corpus stay, unless `replace` is True.
 
     Parameters
     ----------
@@ -272,18 +299,20 @@ def write_graph(
         corpus.
     replace : bool, default False
         If True, remove all other passages of the corpus.
+    allow_empty : bool, default False
+        If True, `replace` may remove all passages of the corpus because no passages are given.
     batch : int, default 500
         Number of passages per transaction, at least 1.
 
     Returns
     -------
     WriteReport
-        The numbers of passages that were written, unchanged and removed, and the new revision.
+        The numbers of passages that were written, unchanged, removed and kept, and the new revision.
 
     Raises
     ------
     InvalidInputError
-        If an id is given twice, or an argument is out of range.
+        If an id is given twice, an argument is out of range, or `replace` would empty the corpus (see `allow_empty`).
     StoreError
         If the server fails; call again to resume.
     """
@@ -293,16 +322,22 @@ def write_graph(
     stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, timeout=BULK_SECONDS))
     digests = {record.id: record.digest() for record in records}
     wanted = [record for record in records if stored.get(record.id) != digests[record.id]]
-    gone = sorted(passage for passage in stored if passage not in digests) if replace else []
+    others = sorted(passage for passage in stored if passage not in digests)
+    if replace and others and not records and not allow_empty:
+        raise InvalidInputError(
+            f"passages is empty, and replace=True would remove all {len(others)} passages of {corpus!r:.60}: give "
+            "allow_empty=True to remove them"
+        )
+    gone = others if replace else []
     steps = (_batch_statements(some, digests, corpus) for some in _batches(wanted, batch))
     revision = _write_steps(connection, corpus, itertools.chain(steps, _removals(gone, corpus, batch)))
-    return WriteReport(len(wanted), len(records) - len(wanted), len(gone), revision)
+    return WriteReport(len(wanted), len(records) - len(wanted), len(gone), revision, len(others) - len(gone))
 
 
 def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: str, batch: int = 500) -> WriteReport:
     """Remove passages with their mentions and facts, and entities without any remaining mention.
 
-    The return value and the errors are those of `write_graph`.
+    The return value and the errors are those of `write_graph`, and the corpus must exist.
 
     Parameters
     ----------
@@ -312,11 +347,13 @@ def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: 
         As for `write_graph`.
     """
     checked_records((), corpus, batch)
+    ids = check_names("ids", ids)
+    existing_corpus(connection, corpus)
     ensure_schema(connection)
     stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, timeout=BULK_SECONDS))
     gone = sorted({passage for passage in ids if passage in stored})
     revision = _write_steps(connection, corpus, _removals(gone, corpus, batch))
-    return WriteReport(0, len(stored) - len(gone), len(gone), revision)
+    return WriteReport(0, 0, len(gone), revision, len(stored) - len(gone))
 
 
 def write_synonyms(
@@ -337,7 +374,7 @@ def write_synonyms(
     Raises
     ------
     InvalidInputError
-        If a similarity is out of range.
+        If a similarity is out of range, or the corpus does not exist.
     StoreError
         If the server fails; the corpus is then unchanged.
     """
@@ -349,6 +386,7 @@ def write_synonyms(
         if one != other:
             best[key] = max(best.get(key, 0.0), float(similarity))
     rows = [[*key, best[key]] for key in sorted(best)]
+    existing_corpus(connection, corpus)
     ensure_schema(connection)
     statements: list[Statement] = [(_DROP_SYNONYMS, {"corpus": corpus})]
     statements += [(_PUT_SYNONYMS, {"corpus": corpus, "pairs": list(some)}) for some in _batches(rows, batch)]

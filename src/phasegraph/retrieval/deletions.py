@@ -17,6 +17,11 @@ LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
 _SAMPLE = 64
 _DROPPED = "{gone} of {total} hits dropped: their passages were deleted from the store"
 _OF_SOURCE = "source {source!r}: {said}. Delete them from this source, too: its graph or index still contains them"
+_UNKNOWN = "{gone} of {total} hits dropped: the store has no passages with their ids"
+_OF_UNKNOWN = (
+    "source {source!r}: {said}, for example {example!r}. If the store uses other ids, give the passages the same ids "
+    "in both. If the passages were deleted, delete them from this source, too"
+)
 _OF_RETRIEVER = (
     "{said}. The graph and the word index of the retriever still contain these passages: delete them with "
     "retriever.delete([...]), which deletes from both and from the store"
@@ -90,22 +95,32 @@ class Deletions:
                 )
                 return ranking
             asked, left = True, [one for one in left if held.get(one) is None]
-        return self.without(ranking, left, notes) if asked else ranking
+        return self.counted(ranking.without(frozenset(left)), len(left), notes) if asked and left else ranking
 
     def without(self, ranking: Ranking, gone: Collection[str], notes: list[str]) -> Ranking:
-        """Return the ranking without the hits whose ids are in `gone`; add a note, and warn once."""
-        return self.counted(ranking.without(frozenset(gone)), len(gone), notes) if gone else ranking
+        """Return the ranking without the hits whose ids are in `gone`; add a note, and warn once.
 
-    def counted(self, kept: Ranking, gone: int, notes: list[str]) -> Ranking:
+        If no hit is left, the source and the store may use different ids, unless the retriever made both. The warning
+        then says so.
+        """
+        if not gone:
+            return ranking
+        kept = ranking.without(frozenset(gone))
+        other_ids = not len(kept) and self._text is _OF_SOURCE
+        return self.counted(kept, len(gone), notes, ranking.ids[0] if other_ids else "")
+
+    def counted(self, kept: Ranking, gone: int, notes: list[str], example: str = "") -> Ranking:
         """Add a note that `gone` hits were dropped, and warn once.
 
         `kept` is the ranking without these hits. Return this ranking, with `gone` added to its number of dropped hits.
+        `example` is the id of a dropped hit if the store may use other ids than the source.
         """
         if not gone:
             return kept
-        said = _DROPPED.format(gone=gone, total=len(kept) + gone)
+        said = (_UNKNOWN if example else _DROPPED).format(gone=gone, total=len(kept) + gone)
+        text = _OF_UNKNOWN if example else self._text
         notes.append(said)
-        if self._text not in self._warned:
-            self._warned.add(self._text)
-            warn(self._text.format(source=self._source, said=said))
+        if text not in self._warned:
+            self._warned.add(text)
+            warn(text.format(source=self._source, said=said, example=example))
         return replace(kept, dropped=kept.dropped + gone, reason=kept.reason if len(kept) else said)

@@ -37,6 +37,7 @@ class GraphSearch:
     framework: Framework
     _parts: Recent = field(init=False)
     _is_without_model: bool = field(init=False, default=False)
+    _said: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self._parts = Recent(None if self.look_up.kind == "mapping" else _SECONDS)
@@ -117,6 +118,7 @@ class GraphSearch:
 
     def _narrowed(self, wanted: HitFilter) -> Source:
         from phasegraph.graph import passage_ids
+        from phasegraph.graph.corpus.corpus import say_missing
 
         source: Any = self.source
         part: Source
@@ -129,8 +131,9 @@ class GraphSearch:
 
             part = self.look_up.held.within(source, wanted.key, rows, wanted.names)
         else:
-            allowed = _passing(self.look_up(passage_ids(source)), wanted)
-            part = source.within(allowed)
+            held = self.look_up(passage_ids(source))
+            say_missing(wanted.names, list(held.values()), self._said)
+            part = source.within(_passing(held, wanted))
         return part
 
     def _of_summaries(self, summaries: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,12 @@ from phasegraph.apps.server.agents import mcp_server
 from phasegraph.apps.server.connections import Door, listening, run_server
 from phasegraph.apps.server.following import FollowingView, Served
 from phasegraph.apps.server.web import LOOPBACK, check_token, read_tenants, web_app
+from phasegraph.errors import PhasegraphWarning
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
 from phasegraph.retrieval.plain_filters import Filter
+
+_LEVELS = ("debug", "info", "warning", "error")
 
 
 def run(
@@ -30,6 +35,7 @@ def run(
     host: str,
     port: int,
     allow_host: list[str] | None,
+    log_level: str,
     timeout: float,
     max_query_length: int,
     max_requests: int,
@@ -41,6 +47,7 @@ def run(
     host = host.removeprefix("[").removesuffix("]")
     local = host in ("127.0.0.1", "localhost", "::1")
     _check_access(transport, host, local, tenants, token_file, only)
+    _configure_log(log_level)
     saved = folder / PIPELINE
     names, filters = _clients(tenants, token_file, only)
     served = Served(
@@ -53,6 +60,8 @@ def run(
     )
     for token, view in served.views.items():
         _say_how_many(names[token], view, served)
+    if unused := served.unused_vectors():
+        typer.echo(f"warning: {unused}", err=True)
     served.follow()
     views = served.views
     if transport == "stdio":
@@ -60,7 +69,8 @@ def run(
         return
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
     door = Door(max_connections, max_connections_per_address)
-    run_http(web_app(views, hosts=hosts, most=max_requests, each=max_requests_per_tenant), host, port, door)
+    app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant)
+    run_http(app, host, port, door)
 
 
 def _check_access(
@@ -82,6 +92,19 @@ def _check_access(
         )
     if transport == "http" and not local and not named:
         raise typer.BadParameter(f"--host {host} is not loopback: give --token-file FILE or --tenants FILE")
+
+
+def _configure_log(level: str) -> None:
+    """Write log records to standard error, each once and on one line; raise BadParameter if `level` is unknown.
+
+    At the levels debug and info, only phasegraph's own records are written, because records of other libraries may
+    contain questions.
+    """
+    if level not in _LEVELS:
+        raise typer.BadParameter(f"--log-level must be {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}; got {level!r}")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")  # the MCP SDK then adds no handler
+    logging.getLogger("phasegraph").setLevel(level.upper())
+    warnings.simplefilter("ignore", PhasegraphWarning)  # the log has the same text
 
 
 def _clients(

@@ -378,6 +378,7 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
         ws="none",
         h11_max_incomplete_event_size=LARGEST_HEAD,
         log_level="error",  # malformed requests would fill the log with warnings
+        log_config=None,  # records go to the log of the program
         access_log=False,
         server_header=False,
         proxy_headers=False,  # nothing reads the client's address or scheme

@@ -85,6 +85,14 @@ class Served:
         self._said = ""
         self.views = {caller: FollowingView(view) for caller, view in self._made().items()}
 
+    def unused_vectors(self) -> str:
+        """Return a sentence if the folder has vectors, but no embedder for the questions; otherwise ""."""
+        index, made_by = self._index.index, self._index.made_by
+        if self._embed is not None or not isinstance(index, GraphIndex) or index.graph.view.embeddings is None:
+            return ""
+        of = "" if made_by is None else f" of {made_by.name}"
+        return f"{self._name} has vectors{of}; without --embedder, only words and the graph are searched"
+
     def __len__(self) -> int:
         index = self._index.index
         return len(index.records) if isinstance(index, GraphIndex) else 0

@@ -147,8 +147,8 @@ class View:
         """Find the best k passages (1 to 100) for a query of at most `max_query_length` characters.
 
         The result has ``passages`` (id, title, text, score in [0, 1]) and ``warnings``. ``degraded`` is True if a
-        source failed, was skipped, or searched only in part. ``confidence``, in [0, 1], estimates whether the passages
-        contain an answer. ``reason`` says why there are no passages.
+        source failed, was skipped, or searched only in part; ``warnings`` then names the source. ``confidence``, in
+        [0, 1], estimates whether the passages contain an answer. ``reason`` says why there are no passages.
         """
         result = self._ask(query, k)
         return self._told(result, [self._passage(name) for name in result.ids])
@@ -215,13 +215,18 @@ class View:
         return {"id": name, "title": record.title, "text": record.text}
 
     def _told(self, result: Result, passages: list[dict[str, Any]]) -> dict[str, Any]:
+        failed = [
+            f"source {one.source!r}: {one.status}" + f" ({one.reason})" * bool(one.reason)
+            for one in result.reports
+            if one.degraded
+        ]
         scored = [one | {"score": score} for one, score in zip(passages, result.scores.tolist(), strict=True)]
         return {
             "passages": scored,
             "confidence": result.confidence,
             "reason": WHY_EMPTY.get(result.reason, result.reason),
             "degraded": result.degraded,
-            "warnings": list(result.warnings),
+            "warnings": [*result.warnings, *failed],
         }
 
 

@@ -13,8 +13,10 @@ from functools import partial
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
+from phasegraph._support.text import legible
 from phasegraph.apps.server.agents import FIELDS, NEEDED, SoundMessages, streamable_app, unknown_fields
 from phasegraph.apps.server.connections import IDLE
 from phasegraph.apps.server.turns import BusyError, Turns
@@ -37,6 +39,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN = "/health"
 """The only path that needs no token; it reports that the server runs, and reveals nothing about the passages."""
 _log = logging.getLogger("phasegraph")
+
+CALLER = "phasegraph.caller"
+"""Key of an ASGI scope: identity of the application that belongs to the request's token."""
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -158,6 +163,7 @@ class Gate:
         if refused is not None:
             await _say(send, *refused)
             return
+        scope[CALLER] = id(app)
         try:
             async with asyncio.timeout(self._slowest):
                 body = await _body(receive)
@@ -250,14 +256,16 @@ async def _say(
 def web_app(
     views: Mapping[str, Answers],
     *,
+    names: Mapping[str, str] | None = None,
     hosts: Collection[str] | None = LOOPBACK,
     most: int = MOST_REQUESTS,
     each: int | None = None,
 ) -> Any:
     """Create the ASGI application of a server.
 
-    `views` maps the token of each caller to its view; without tokens, the only key is "". The other parameters are
-    those of :class:`Gate`.
+    `views` maps the token of each caller to its view; without tokens, the only key is "". `names` maps the token of
+    each caller to a name for the log. If the logger ``phasegraph`` has the level INFO or lower now, the application
+    logs each request. The other parameters are those of :class:`Gate`.
 
     The application answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``),
     ``GET /health``, and MCP at ``/mcp``.
@@ -288,7 +296,9 @@ def web_app(
         )
         for token in views
     }
-    gate = Gate(apps, hosts=hosts, most=most, each=each)
+    gate: Any = Gate(apps, hosts=hosts, most=most, each=each)
+    if _log.isEnabledFor(logging.INFO):
+        gate = _logged(gate, {id(apps[token]): name for token, name in (names or {}).items()})
 
     class Site(Starlette):
         """An application that passes requests directly to the gate, so that refusing a request takes little time."""
@@ -297,6 +307,29 @@ def web_app(
             await (gate if scope["type"] == "http" else super().__call__)(scope, receive, send)
 
     return Site(lifespan=running)
+
+
+def _logged(app: Any, names: Mapping[int, str]) -> Any:
+    """Return an ASGI application that logs each request to `app`: caller, path, status and milliseconds.
+
+    `names` maps the value of ``CALLER`` to the name of the caller. The log never contains a question.
+    """
+
+    async def logged(scope: Any, receive: Receive, send: Send) -> None:
+        began, status = perf_counter(), 0
+
+        async def watched(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await app(scope, receive, watched)
+        finally:
+            caller, path = names.get(scope.get(CALLER, 0), "-"), legible(scope["path"])[:100]
+            _log.info("%s %s %d %.0f ms", caller, path, status, 1000 * (perf_counter() - began))
+
+    return logged
 
 
 def _routes(view: Answers) -> list[Any]:

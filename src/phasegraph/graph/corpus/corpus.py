@@ -234,15 +234,7 @@ class Corpus:
 
     def say_missing(self, names: Collection[str], records: Sequence[Any]) -> None:
         """Warn about each filter key in `names` that is in no record's metadata; each key causes only one warning."""
-        missing = set(names) - self._said if records else set()
-        for record in records:
-            if not missing:
-                return
-            missing -= record.metadata.keys()
-        for name in sorted(missing):
-            self._said.add(name)
-            hint = nearest_key(name, (one.metadata for one in records))
-            warn(f"filter key {name!r} is in no passage; {hint}")
+        say_missing(names, records, self._said)
 
     def source(self, source: Part) -> LiveSource:
         """Return a source (``graph``, ``bm25`` or ``vector``) that always searches the corpus's current passages."""
@@ -661,6 +653,22 @@ def _corpus_of(
         index, embedder, folder=folder, store=store, made_by=made_by, checked=checked, keys=keys,
         embed_clauses=embed_clauses,
     )  # fmt: skip
+
+
+def say_missing(names: Collection[str], records: Sequence[Any], said: set[str]) -> None:
+    """Warn about each filter key in `names` that is in no record's metadata, except for keys in `said`.
+
+    The keys of new warnings are added to `said`. The records are passages, documents or nodes.
+    """
+    missing = set(names) - said if records else set()
+    for record in records:
+        if not missing:
+            return
+        missing -= record.metadata.keys()
+    for name in sorted(missing):
+        said.add(name)
+        hint = nearest_key(name, (one.metadata for one in records))
+        warn(f"filter key {name!r} is in no passage; {hint}", stacklevel=3)
 
 
 class LiveSource:

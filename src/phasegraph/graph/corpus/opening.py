@@ -21,7 +21,8 @@ class FollowedIndex:
 
     `embedder` is the model that embeds queries; None if queries are not embedded.
     :func:`~phasegraph.graph.corpus.embedded.check_question_model` checks the model. If there is an embedder, and
-    another process embeds the passages again with another model, :meth:`refresh` raises StoreError.
+    another process embeds the passages again with another model, :meth:`refresh` raises StoreError. :attr:`made_by` is
+    the model that embedded the passages when the folder was opened; None if the folder does not name it.
     """
 
     def __init__(self, folder: Path, embedder: Embedder | None = None) -> None:
@@ -30,8 +31,9 @@ class FollowedIndex:
         self._places = (folder, folder / INSIDE)
         self._stamp = self._stamp_now()
         self.index = opened(folder) if self._folder is None else self._folder.load()[0]
-        if self._folder is not None and isinstance(self.index, GraphIndex):
-            check_question_model(self.index, recorded_model(self._folder), embedder, repr(folder.name))
+        self.made_by = None if self._folder is None else recorded_model(self._folder)
+        if isinstance(self.index, GraphIndex):
+            check_question_model(self.index, self.made_by, embedder, repr(folder.name))
 
     def _stamp_now(self) -> list[object]:
         found = [one / MANIFEST for one in self._places]

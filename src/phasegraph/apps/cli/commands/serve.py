@@ -34,17 +34,23 @@ def serve(
         str, typer.Option(help="Address to listen on; if other machines can reach the address, a token is needed.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="With http: port of the server; 0 chooses a free port.")
+        int,
+        typer.Option(
+            min=0, max=65535, envvar="PHASEGRAPH_PORT", help="With http: port of the server; 0 chooses a free port."
+        ),
     ] = 8321,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A host name allowed in the Host header of requests (repeatable)."),
     ] = None,
+    log_level: Annotated[
+        str, typer.Option(help="Lowest level of the log on standard error: debug, info, warning or error.")
+    ] = "warning",
     timeout: Annotated[float, typer.Option(min=0.01, help="Time limit per answer, in seconds.")] = 10.0,
     max_query_length: Annotated[
         int, typer.Option(min=1, help="Maximum number of characters of a query; longer queries are refused.")
     ] = 4_000,
-    max_requests: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = 4,
+    max_requests: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = 2,
     max_requests_per_tenant: Annotated[
         int | None,
         typer.Option(
@@ -63,11 +69,11 @@ def serve(
     """Serve the passages of a folder: search, explain, and read passages by id.
 
     Only --filter and --tenants decide which passages a client can access; a request cannot extend this access. Changes
-    of the folder are served within seconds.
+    of the folder are served within seconds. With --log-level info, the log has a line for each HTTP request.
     """  # fmt: skip
     from phasegraph.apps.cli.serve import run
 
     run(
-        folder, transport, embedder, only, tenants, token_file, host, port, allow_host, timeout, max_query_length,
-        max_requests, max_requests_per_tenant, max_connections, max_connections_per_address,
+        folder, transport, embedder, only, tenants, token_file, host, port, allow_host, log_level, timeout,
+        max_query_length, max_requests, max_requests_per_tenant, max_connections, max_connections_per_address,
     )  # fmt: skip
