@@ -668,7 +668,7 @@ def say_missing(names: Collection[str], records: Sequence[Any], said: set[str]) 
     for name in sorted(missing):
         said.add(name)
         hint = nearest_key(name, (one.metadata for one in records))
-        warn(f"filter key {name!r} is in no passage; {hint}", stacklevel=3)
+        warn(f"filter key {name!r} is in no passage; {hint}")
 
 
 class LiveSource:
