@@ -104,5 +104,5 @@ def test_names_handed_over_as_written_are_those_the_rules_find() -> None:
 
 
 def test_what_is_no_record_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="or a list of Extraction, but the list contains a dict"):
+    with pytest.raises(InvalidInputError, match="must be an Extraction; got dict"):
         build_graph(PASSAGES, triples=[{"id": "a"}])

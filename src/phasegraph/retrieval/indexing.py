@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from phasegraph._support import memory
+from phasegraph.errors import InvalidTypeError
 
 MANY = 256
 """Maximum number of passages that are indexed without a progress bar."""
@@ -26,6 +27,17 @@ class Indexing:
     title_key: str = "title"
     source_key: str | None = None
     progress: bool | None = True
+
+    def __post_init__(self) -> None:
+        from phasegraph.graph.model.building import Extraction
+
+        for record in self.triples if isinstance(self.triples, list | tuple) else ():
+            if not isinstance(record, Extraction):
+                raise InvalidTypeError(
+                    "triples must be {'PASSAGE ID': [(subject, predicate, object)]} or a list of Extraction, but the "
+                    f"list contains a {type(record).__name__}; extractions_of in langchain_phasegraph converts graph "
+                    "documents"
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,15 +109,12 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     seen: dict[str, int] = {}
     for number, passage in enumerate(check_rows("passages", passages)):
-        if not isinstance(passage, Mapping) and not hasattr(passage, "text"):
-            raise InvalidTypeError(
-                f"passage {number} must have id and text; got a {type(passage).__name__}: give "
-                "{'id': ..., 'title': ..., 'text': ...}"
-            )
         identity, title, text = (passage_field(passage, name) for name in ("id", "title", "text"))
         title = "" if title is None else title
         if not isinstance(identity, str) or not identity:
-            raise InvalidTypeError(f"passage {number} must have an id that is a non-empty string; got {identity!r}")
+            raise InvalidTypeError(
+                f"passage {number} must have an id that is a non-empty string; got {identity!r}{right_form(passage)}"
+            )
         if identity in seen:
             raise InvalidInputError(
                 f"passage ids must be unique; {identity!r} is the id of rows {seen[identity]} and {number}: "
@@ -126,12 +123,21 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
         if not isinstance(title, str):
             raise InvalidTypeError(f"title of passage {number} ({identity!r}) must be a string; got {title!r}")
         if not isinstance(text, str) or not (text.strip() or title.strip()):
-            raise InvalidInputError(f"passage {number} ({identity!r}) must have text; got {text!r}")
+            raise InvalidInputError(
+                f"passage {number} ({identity!r}) must have text; got {text!r}{right_form(passage)}"
+            )
         seen[identity] = number
         rows.append((identity, title, text))
     if not rows:
         raise InvalidInputError("passages is empty: give at least one passage")
     return rows
+
+
+def right_form(passage: object) -> str:
+    """Return a hint about the form of a passage if `passage` is a text or an object without a text, else ""."""
+    if isinstance(passage, Mapping) or hasattr(passage, "text"):
+        return ""
+    return f" (the passage is a {type(passage).__name__}: give {{'id': ..., 'title': ..., 'text': ...}})"
 
 
 def passage_field(passage: Any, name: str) -> Any:
@@ -143,14 +149,7 @@ def as_extractions(triples: Triples) -> list[Extraction]:
     """Convert the argument `triples` of :func:`build_graph` to extractions; names in triples stay unchanged."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
-    records = list(check_rows("triples", triples))
-    for record in records:
-        if not isinstance(record, Extraction):
-            raise InvalidTypeError(
-                "triples must be {'PASSAGE ID': [(subject, predicate, object)]} or a list of Extraction, but the list "
-                f"contains a {type(record).__name__}; extractions_of in langchain_phasegraph converts graph documents"
-            )
-    return list(map(in_normal_form, records))
+    return [in_normal_form(record) for record in check_rows("triples", triples)]
 
 
 def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
