@@ -227,27 +227,6 @@ def test_a_projection_follows_the_revision_and_is_dropped_by_us_alone(stored, dr
     driver.execute_query("CALL gds.graph.drop('not-ours') YIELD graphName RETURN graphName")
 
 
-def test_edges_are_kept_until_the_corpus_changes(connection):
-    records = [
-        PassageRecord("a", text="x", mentions=(("ada", 1), ("bo", 1))),
-        PassageRecord("b", text="y", mentions=(("bo", 1),)),
-    ]
-    write_graph(connection, records, corpus="kept")
-    source, statements = Neo4jGraphSource(connection, "kept"), Counting(connection)
-    object.__setattr__(source, "connection", statements)
-    first = source.search("ada", 10, {})
-    assert len(statements) > 1
-    statements.clear()
-    assert source.search("ada", 10, {}).ids == first.ids == ("a", "b")
-    assert len(statements) == 1, "the look-up, which brings the stamp"
-    write_graph(connection, [PassageRecord("c", text="z", mentions=(("ada", 1),))], corpus="kept")
-    assert source.search("ada", 10, {}).ids == ("a", "c", "b")
-    drop_corpus(connection, "kept")
-    write_graph(connection, [PassageRecord("d", text="z", mentions=(("ada", 1),))], corpus="kept")
-    write_graph(connection, [PassageRecord("e", text="z", mentions=(("bo", 1),))], corpus="kept")
-    assert source.search("ada", 10, {}).ids == ("d",), "as many changes as before, and another corpus"
-
-
 def test_threads_that_share_a_source_get_the_answers_of_one(stored):
     connection, _ = stored
     asked = questions(12, SLICE)
@@ -257,6 +236,7 @@ def test_threads_that_share_a_source_get_the_answers_of_one(stored):
     with ThreadPoolExecutor(6) as workers:
         found = list(workers.map(lambda one: shared.search(one[0], 20, {"vector": one[1]}).ids, asked))
     assert found == wanted
+    assert all(found)
 
 
 def test_a_query_without_seeds_says_so_and_asks_for_nothing_more(stored):
@@ -292,3 +272,25 @@ def test_a_source_names_the_field_that_is_wrong(field, value, error):
 def test_a_budget_names_the_field_that_is_wrong(field, value):
     with pytest.raises(InvalidInputError, match=field):
         FetchSettings(**{field: value})
+
+
+def test_edges_are_kept_until_the_corpus_changes(connection):
+    """The last test of this module, because its fixture empties the database, which `stored` filled."""
+    records = [
+        PassageRecord("a", text="x", mentions=(("ada", 1), ("bo", 1))),
+        PassageRecord("b", text="y", mentions=(("bo", 1),)),
+    ]
+    write_graph(connection, records, corpus="kept")
+    source, statements = Neo4jGraphSource(connection, "kept"), Counting(connection)
+    object.__setattr__(source, "connection", statements)
+    first = source.search("ada", 10, {})
+    assert len(statements) > 1
+    statements.clear()
+    assert source.search("ada", 10, {}).ids == first.ids == ("a", "b")
+    assert len(statements) == 1, "the look-up, which brings the stamp"
+    write_graph(connection, [PassageRecord("c", text="z", mentions=(("ada", 1),))], corpus="kept")
+    assert source.search("ada", 10, {}).ids == ("a", "c", "b")
+    drop_corpus(connection, "kept")
+    write_graph(connection, [PassageRecord("d", text="z", mentions=(("ada", 1),))], corpus="kept")
+    write_graph(connection, [PassageRecord("e", text="z", mentions=(("bo", 1),))], corpus="kept")
+    assert source.search("ada", 10, {}).ids == ("d",), "as many changes as before, and another corpus"
