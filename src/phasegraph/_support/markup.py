@@ -77,7 +77,7 @@ _STYLE = """
 .pg-answer .pg-id{opacity:.7;font-family:ui-monospace,monospace;font-size:11.5px}.pg-answer .pg-text{opacity:.8}
 .pg-answer .pg-bar{display:inline-block;height:.7em}.pg-answer .pg-no{opacity:.6;text-decoration:line-through}
 .pg-answer .pg-lists{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(250px,100%),1fr));gap:1rem}
-.pg-answer>table td.pg-l:nth-child(2){min-width:min(15rem,60vw)}
+.pg-answer>table td.pg-l:nth-child(2){min-width:min(13rem,60vw)}
 .pg-answer .pg-lists{margin-top:.8rem}.pg-lists>div{min-width:0;overflow-x:auto}
 .pg-answer .pg-warn{border-left:3px solid #d9691e;padding-left:.5em;margin:.2rem 0}
 .pg-lists td .pg-text{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
