@@ -15,6 +15,7 @@ from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import ConfidenceModel
 from phasegraph.apps.cli import main
 from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS
+from phasegraph.evaluation.recommendation import WEIGHED
 from phasegraph.evaluation.runs import read_run
 from phasegraph.evaluation.splits import split_by_id
 from phasegraph.fusion import FUSION_RULES
@@ -466,9 +467,11 @@ def test_tuning_on_the_bundled_data_gives_a_file_that_evaluate_reads(tmp_path, c
 
 def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
     out = tmp_path / "report"
-    assert main(["evaluate", str(folder), "--systems", "vector,graph,default", "--report", str(out)]) == 0
+    assert main(["evaluate", str(folder), "--systems", f"graph,{','.join(WEIGHED)}", "--report", str(out)]) == 0
     assert "index.html" in capsys.readouterr().out
     page = (out / "index.html").read_text(encoding="utf-8")
+    assert "<header><h1>" in page
+    assert "<p>Recommendation: 4 questions cannot decide: ask 40 or more. default reaches" in page
     assert "<svg" in page
     assert "<script" not in page
     assert "<dd>milliseconds per question to search the sources, one after another, and to fuse the hits</dd>" in page

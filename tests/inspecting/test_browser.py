@@ -194,7 +194,7 @@ def test_settings_are_moved_and_nothing_is_asked_anew(watch, address, inspector)
         assert sum(int(one.removesuffix(" %")) for one in said) == 100
         expect(page.locator("#edited")).to_have_text("as opened, edited")
         expect(page.locator("#pipeline option:checked")).to_have_text("as opened, edited")
-        expect(page.locator("#answers")).to_contain_text("▲ ▼: rank change from as opened")
+        expect(page.locator("#answers")).to_contain_text("▲ ▼: rank change from the pipeline as opened")
         move(page, "#weight-2", 100)
         expect(page.locator("#weight-2-said")).to_have_text("100 %")
         wanted = inspector.view(QUESTION, {"weights": {"graph": 0, "bm25": 0, "vector": 1}})
@@ -205,6 +205,8 @@ def test_settings_are_moved_and_nothing_is_asked_anew(watch, address, inspector)
         moved = [row for row in wanted["rows"] if row["position"] and was[row["id"]] != row["position"]]
         assert moved
         expect(page.locator("#answers .move")).to_have_count(len(moved))
+        wider = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+        assert page.locator("#answers .place").evaluate_all(wider) == []
         first = moved[0]
         mark = "▲ new" if not was[first["id"]] else f"{'▲▼'[was[first['id']] < first['position']]} "
         expect(page.locator("#answers li").nth(first["position"] - 1).locator(".move")).to_contain_text(mark)
@@ -289,7 +291,64 @@ def test_a_question_of_another_world_gets_a_banner_and_faded_rows(watch, address
     assert inspector.view("Who cooks the best ramen of Osaka?", {})["unlikely"]
     expect(page.locator("#banner")).to_contain_text("Probably not in this collection")
     row = page.locator("#answers li").nth(4)
-    assert float(row.evaluate("one => getComputedStyle(one).opacity")) < 1
+    assert float(row.locator(".bar").evaluate("one => getComputedStyle(one).opacity")) < 1
+    inks = "all => all.map((one) => [one, one.closest('.card')]).map(([one, card]) => "
+    inks += "[getComputedStyle(one).color, getComputedStyle(card).backgroundColor])"
+    for ink, paper in row.locator("button.passage, .id, .why, .text").evaluate_all(inks):
+        assert contrast(ink, paper) >= 4.5
+    assert set(row.evaluate("one => [one, ...one.querySelectorAll('button, p')].map((part) => "
+                            "getComputedStyle(part).opacity)")) == {"1"}  # fmt: skip
+
+
+def contrast(first: str, second: str) -> float:
+    """The contrast ratio of two colors, as the accessibility guidelines (WCAG 2) define it."""
+    light = []
+    for colour in (first, second):
+        parts = [int(one) / 255 for one in re.findall(r"\d+", colour)[:3]]
+        red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+        light.append(0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
+    return max(light) / min(light)
+
+
+def test_an_answer_without_passages_says_so_once(watch, address, inspector) -> None:
+    assert inspector.view("xyzzy qwfpgj", {"final": 0.99})["unlikely"]
+    page = watch().open(address)
+    page.get_by_label("Question", exact=True).fill("xyzzy qwfpgj")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("tab", name="Settings").click()
+    move(page, "#final", 0.99)
+    expect(page.locator("#summary")).to_contain_text("No passages: acceptance rejected every candidate")
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(page.locator(".keys")).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_nothing_covers_the_lists_and_a_long_passage_is_read_to_its_end(watch, address, width) -> None:
+    page = watch(width).open(address)
+    ask(page, "Byron")
+    page.get_by_text("What each source returned").click()
+    page.locator("#lists section").last.scroll_into_view_if_needed()
+    side, lists = page.locator("#side").bounding_box(), page.locator("#lists-card").bounding_box()
+    assert side
+    assert lists
+    assert width == 400 or side["y"] + side["height"] <= lists["y"]
+    long = page.locator("#answers li").filter(has_text="x" * 100)
+    long.locator("button.passage").click()
+    text = long.locator(".text")
+    hidden = "one => one.scrollHeight - one.clientHeight"
+    assert text.evaluate(hidden) > 0
+    text.evaluate("one => { one.scrollTop = one.scrollHeight; }")
+    assert text.evaluate("one => one.scrollTop") == pytest.approx(text.evaluate(hidden), abs=1)
+
+
+def test_a_narrow_page_shows_the_start_of_a_long_question(watch, address) -> None:
+    watched = watch(400)
+    watched.home, page = address, watched.page
+    page.goto(f"{address}#question={quote(QUESTION)}")
+    expect(page.locator("#answers li").first).to_be_visible()
+    box = page.get_by_label("Question", exact=True)
+    assert box.evaluate("one => one.scrollWidth > one.clientWidth")
+    assert box.evaluate("one => one.scrollLeft") == 0
 
 
 def test_the_address_keeps_question_and_settings_and_the_back_button_takes_steps_back(watch, address) -> None:

@@ -66,7 +66,7 @@ def test_an_evaluation_gets_its_five_pictures_on_one_page_and_as_png(drawn: tupl
     text = page.read_text(encoding="utf-8")
     names = ["systems", "wins-and-losses", "score-distributions", "contributions", "coverage"]
     assert [picture.name for picture in pictures] == names
-    assert text.count("<svg") == 5
+    assert text.count("<svg") == text.count('<svg role="img" aria-label="') == 5
     for name in names:
         assert (page.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 

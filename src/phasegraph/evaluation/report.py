@@ -434,6 +434,7 @@ def _section(picture: Picture) -> str:
     picture.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     drawing = buffer.getvalue()
     drawing = drawing[drawing.index("<svg") :]
+    drawing = drawing.replace("<svg", f'<svg role="img" aria-label="{_text(picture.title)}"', 1)
     # Ids are unique within one SVG only: prefix them, so that the clip paths of several SVGs do not mix.
     drawing = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{picture.name}-", drawing)
     shown = f"<figure>{drawing}<figcaption>{_text(picture.caption)}</figcaption></figure>"

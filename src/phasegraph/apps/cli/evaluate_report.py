@@ -7,6 +7,7 @@ from pathlib import Path
 
 from phasegraph.apps.cli.evaluate_output import OURS, Sheet
 from phasegraph.evaluation.experiment import TWO, System, Table
+from phasegraph.evaluation.recommendation import recommendation_of
 from phasegraph.evaluation.report import conclusion, evaluation_pictures, measure_to_show, write_report
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 from phasegraph.fusion.pipeline import FusionPipeline
@@ -29,6 +30,8 @@ def write_pictures(
     pictures = evaluation_pictures(
         table, rankings, results, data.judgements, pipeline=pipeline, chosen=shown, labels=labels
     )
+    advice = recommendation_of(table)
+    advised = f"Recommendation: {advice.sentence}. " if advice else ""
     lead = (
         "Values are percentages. In brackets and under W/L: p of the paired test against the baseline, with "
         "Holm's correction."
@@ -36,7 +39,7 @@ def write_pictures(
     return write_report(
         target,
         title=sheet.title,
-        lead=f"{conclusion(table)} {lead}".strip(),
+        lead=f"{advised}{conclusion(table)} {lead}".strip(),
         columns=sheet.columns,
         rows=sheet.rows,
         marked=OURS,

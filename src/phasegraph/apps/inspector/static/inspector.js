@@ -141,7 +141,10 @@
       state.open.clear();
       state.details.clear();
       fill("found"); fill("why");
-      at("question").value = question;
+      if (at("question").value !== question) {
+        at("question").value = question;
+        at("question").setSelectionRange(0, 0); // show the start of a long question, not its end
+      }
       remember(question);
     }
     if (push) note(fresh);
@@ -203,10 +206,13 @@
     const view = state.view, count = view.rows.filter((row) => row.position).length;
     const found = view.gold.filter((hop) => hop.found).length;
     at("gold").hidden = !view.gold.length;
-    at("gold").textContent = view.gold.length ? `★ ${view.made ? "made from" : "gold"} ${found} of ${view.gold.length}` : "";
+    const own = view.gold.length === 1 ? `a passage ${found ? "of" : "outside"} this answer` : `${view.gold.length} passages, ${found} in this answer`;
+    at("gold").textContent = view.gold.length ? `★ ${view.made ? `made from ${own}` : `gold ${found} of ${view.gold.length}`}` : "";
+    at("gold").title = view.made ? "" : "passages that were judged as answers to the question, in this answer and in all";
     at("edited").hidden = !edited();
     at("edited").textContent = visible(`${nameOf(state.settings.pipeline)}, edited`);
-    at("banner").hidden = !view.unlikely;
+    document.querySelector(".keys").hidden = !count;
+    at("banner").hidden = !view.unlikely || !count;
     if (view.unlikely) {
       fill("banner", h("b", null, "Probably not in this collection"),
         `The confidence that these passages contain an answer is ${view.confidence.toFixed(2)}. They are only the nearest passages.`);
@@ -214,11 +220,11 @@
     const facts = [h("span", null, h("b", null, count), ` of ${view.rows.length} candidates`)];
     if (view.confidence !== null) {
       facts.push(h("span", { title: view.confidence_said }, "confidence ",
-        h("meter", { min: 0, max: 1, value: view.confidence, "aria-label": "confidence" }), " ",
+        h("meter", { min: 0, max: 1, low: view.unlikely ? 1 : null, optimum: 1, value: view.confidence, "aria-label": "confidence" }), " ",
         h("b", null, view.confidence.toFixed(2))));
     }
     const fused = view.sources.filter((one) => one.weight !== null), parts = shares(fused.map((one) => one.weight));
-    fill("summary", h("div", { class: "facts" }, facts, fused.map((one, place) => h("span", null, dot(one.name), `${one.name} ${parts[place]} %`))),
+    fill("summary", h("div", { class: "facts" }, facts, fused.length ? h("span", { class: "shares" }, "weights", fused.map((one, place) => h("span", null, dot(one.name), `${one.name} ${parts[place]} %`))) : null),
       view.warnings.map((line) => h("p", { class: "warn" }, `Warning: ${line}`)),
       count ? null : h("p", { class: "warn" }, `No passages: ${view.why_empty}.`));
   }
@@ -272,7 +278,7 @@
       h("span", null, h("b", null, h("bdi", null, one.label)), " ", h("span", { class: "id" }, h("bdi", null, one.id)), " ", h("span", { class: "tag" }, "missed")),
       h("p", { class: "why" }, one.why), h("p", { class: "text" }, h("bdi", null, one.text)),
       h("button", { type: "button", class: "small", on: { click: () => { openTab("why"); told(whyNot(one.id)); } } }, "Why not?"))));
-    return h("ol", { class: view.unlikely ? "answers unlikely" : "answers" }, listed, ghosts);
+    return h("ol", { class: `answers${view.unlikely ? " unlikely" : ""}${before ? " moved" : ""}` }, listed, ghosts);
   }
 
   function detail(view, row, names) {
@@ -283,14 +289,14 @@
         h("td", null, number(one.raw), h("small", null, number(one.calibrated))), h("td", null, weight.toFixed(3)), h("td", null, signed(one.contribution)));
     });
     const further = row.bonus || row.prior !== 1 ? ` Bonus ${signed(row.bonus)}, priors multiply by ${number(row.prior)}.` : "";
-    return h("div", { class: "scroll" }, h("p", { class: "hint" }, `Score ${row.score === null ? "–" : row.score.toFixed(4)}, from the fused value ${number(row.fused)} (rule ${view.settings.rule}).${further}`),
+    return h("div", { class: "scroll" }, h("p", { class: "hint" }, `Score ${row.score === null ? "–" : row.score.toFixed(4)}, from the fused value ${number(row.fused)} (rule ${view.settings.rule}).${further} raw: the source's own score; calibrated: this score on the scale that all sources share; contribution: the source's part of the fused value.`),
       h("table", null, head("source", "rank", ["raw", h("br"), "calibrated"], "weight", "contribution"), h("tbody", null, lines)));
   }
   const head = (first, ...names) => h("thead", null, h("tr", null, h("th", { class: "l" }, first), names.map((name) => h("th", null, name))));
 
   function showAnswers() {
     if (!state.other) {
-      fill("answers", edited() && state.base ? h("p", { class: "hint" }, `▲ ▼: rank change from ${nameOf(state.settings.pipeline)}`) : null,
+      fill("answers", edited() && state.base ? h("p", { class: "hint" }, `▲ ▼: rank change from ${state.settings.pipeline === "own" ? "the pipeline as opened" : nameOf(state.settings.pipeline)}`) : null,
         answers(state.view, edited() ? state.base : null, "answer"));
       return;
     }
@@ -317,7 +323,7 @@
       const body = shown.map((id) => {
         const row = rows.get(id), one = row.sources[source.name];
         const tag = row.position ? h("span", { class: "tag" }, `#${row.position}`)
-          : h("span", { class: "tag no" }, row.verdict === "accepted" ? "below k" : row.verdict);
+          : h("span", { class: "tag no" }, row.verdict === "accepted" ? `below #${view.settings.k}` : row.verdict);
         return h("tr", { class: [row.verdict === "rejected" ? "rejected" : row.position ? "" : "out", state.selected === id ? "on" : ""].join(" ") },
           h("td", null, number(one.rank)), h("td", { class: "l" }, passage(id, source.name), " ", tag),
           h("td", null, number(one.raw), h("small", null, number(one.calibrated))), h("td", null, signed(one.contribution)));
@@ -347,7 +353,7 @@
       h("div", { class: "steps" }, row.walk.path.flatMap(([kind], place) => {
         const label = h("bdi", null, row.walk.labels[place]);
         return [place ? ` —${row.walk.relations[place - 1] || ""}→ ` : "", kind === "passage" ? h("b", null, label) : label];
-      }), row.walk.words.length ? ` · has ${row.walk.words.join(", ")}` : ""))));
+      }), row.walk.words.length ? ` · words of the question: ${row.walk.words.join(", ")}` : ""))));
     const nodes = new Map(), edges = new Map(), key = ([kind, name]) => `${kind}\u0000${name}`;
     const names = new Map(), short = (id) => { if (!names.has(id)) names.set(id, `n${names.size}`); return names.get(id); };
     for (const row of whole ? rows : [chosen]) {
@@ -472,7 +478,7 @@
     }, dot(name))));
     const put = (key, value) => { state.settings[key] = value; decideAgain(); };
     const scores = (name) => view.rows.map((row) => (row.sources[name] || {}).score).filter((one) => one !== null && one !== undefined);
-    fill("thresholds", h("legend", null, "Thresholds"),
+    fill("thresholds", h("legend", null, "Thresholds: lower values are rejected"),
       names.map((name, place) => {
         const all = scores(name);
         if (!all.length) return null;
