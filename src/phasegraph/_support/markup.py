@@ -18,10 +18,6 @@ _JOINERS = "\u200c\u200d"
 _HIDDEN = re.compile(r"[^\S\n\t ]|[^\w\s!-~]")
 SHOWN = 10
 """Number of hits that are shown for each source; further hits are in a collapsed section."""
-_SCALES = (
-    "raw: the source's own score; calibrated: this score on the scale that all sources share; contributes: the "
-    "source's part of the fused value, which determines the score"
-)
 SNIPPET = 240
 """Maximum number of characters of a passage's text that are shown."""
 
@@ -77,7 +73,6 @@ _STYLE = """
 .pg-answer .pg-id{opacity:.7;font-family:ui-monospace,monospace;font-size:11.5px}.pg-answer .pg-text{opacity:.8}
 .pg-answer .pg-bar{display:inline-block;height:.7em}.pg-answer .pg-no{opacity:.6;text-decoration:line-through}
 .pg-answer .pg-lists{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(250px,100%),1fr));gap:1rem}
-.pg-answer>table td.pg-l:nth-child(2){min-width:min(13rem,60vw)}
 .pg-answer .pg-lists{margin-top:.8rem}.pg-lists>div{min-width:0;overflow-x:auto}
 .pg-answer .pg-warn{border-left:3px solid #d9691e;padding-left:.5em;margin:.2rem 0}
 .pg-lists td .pg-text{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
@@ -143,7 +138,7 @@ def _answer_table(view: Mapping[str, Any], chosen: Sequence[Mapping[str, Any]], 
         )
     return (
         "<table><thead><tr><th>#</th><th class='pg-l'>passage</th><th>score</th><th class='pg-l'>contributions</th>"
-        f"{heads}</tr></thead><tbody>{''.join(body)}</tbody></table><div class='pg-text'>{_SCALES}</div>"
+        f"{heads}</tr></thead><tbody>{''.join(body)}</tbody></table>"
     )
 
 
