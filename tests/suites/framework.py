@@ -492,7 +492,8 @@ class FrameworkSuite(ManualTime):
         assert right.calibrate(QUERIES, relevant=relevant).fitted_pipeline.calibrators
         with pytest.raises(InvalidInputError, match="relevant must have keys among the given queries"):
             right.calibrate(QUERIES, relevant={"another": ["p0"]})
-        with pytest.raises(InvalidInputError, match=r"none of the 2 ids in relevant \(such as 'no'\) is in .* as 'p0'"):
+        said = r"none of the 2 ids in relevant \(such as 'no'\) is in .* as 'p0': .*, or raise fetch_k if these"
+        with pytest.raises(InvalidInputError, match=said):
             right.calibrate(QUERIES, relevant={query: ["no", "nope"] for query in QUERIES})
 
     def test_sources_that_agree_less_than_when_calibrated_are_warned_about(self) -> None:

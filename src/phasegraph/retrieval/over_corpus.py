@@ -108,8 +108,8 @@ def _check_any(framework: Framework, held: Mapping[str, Any]) -> None:
     """Raise InvalidInputError if there is no document or node."""
     if not held:
         raise InvalidInputError(
-            f"{framework.hits} is empty: give at least one {framework.hit}. To start with an empty corpus, delete it "
-            "again with retriever.delete([ID])"
+            f"{framework.hits} is empty: give at least one {framework.hit}. To start with an empty corpus, build it "
+            f"from one {framework.hit}, and then call retriever.delete([ID])"
         )
 
 
@@ -283,7 +283,7 @@ class FusedPassages(KeptPassages):
 
         place, corpus = Path(path), self._corpus
         if corpus is None or place.is_file() or (place.suffix == ".json" and not place.is_dir()):
-            is_clear = place.exists() or place.suffix == ".json"
+            is_clear = place.exists() or place.suffix != ""
             self._save_pipeline(place)
             if not is_clear:
                 warn(_PIPELINE_ONLY.format(name=place.name, place="sources"))
