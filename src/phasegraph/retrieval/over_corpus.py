@@ -14,6 +14,7 @@ from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.validation import check_flag, known_arguments
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.fusion.grouping import GroupBy
+from phasegraph.retrieval.additions import Additions
 from phasegraph.retrieval.answer import SelectedHit
 from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
@@ -248,6 +249,8 @@ class FusedPassages(KeptPassages):
         warned = set[str]()
         for name in names:
             made._by_name[name].deletions.belong_to_retriever(warned)
+        if store is not None:
+            made._by_name["graph"].additions = Additions(["vector"])
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
