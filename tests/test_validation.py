@@ -110,11 +110,11 @@ def test_a_misspelt_setting_of_a_source_names_the_one_that_was_meant(made, given
     ("given", "said"),
     [
         ("id_key", "docs/guide/coming-from.md describes its replacement"),
-        ("search_type", "did you mean selection='mmr'?"),
+        ("search_type", "did you mean selection='mmr' for search_type='mmr'?"),
         ("vector_store_query_mode", "did you mean selection='mmr'?"),
         ("score_threshold", "did you mean accept={'vector': ...}?"),
         ("similarity_cutoff", "did you mean accept={'vector': ...}?"),
-        ("search_kwargs", "did you mean k=...?"),
+        ("search_kwargs", "did you mean k=... or filter=...?"),
         ("persist_directory", "did you mean path=...?"),
     ],
 )

@@ -135,7 +135,7 @@ def test_the_program_of_the_page_runs_as_it_stands(connection):
 
 @pytest.mark.parametrize("load", [True, False])
 def test_a_corpus_that_is_not_there_is_refused_with_those_that_are(load, corpus):
-    with pytest.raises(InvalidInputError, match="has no corpus 'manual'; its corpora are: 'manuals'"):
+    with pytest.raises(InvalidInputError, match="has no corpus 'manual'; its corpora: 'manuals'"):
         open_graph(corpus, "manual", load=load)
     assert list_corpora(corpus) == ("manuals",)
 
@@ -146,7 +146,7 @@ def test_the_only_corpus_needs_no_name(load, corpus):
         made(LANGCHAIN, corpus, "manuals", load=load), QUESTIONS[0]
     )
     write_graph(corpus, records(2), corpus="notes")
-    with pytest.raises(InvalidInputError, match=r"has 2 corpora; its corpora are: 'manuals', 'notes'. Give corpus="):
+    with pytest.raises(InvalidInputError, match=r"has 2 corpora: 'manuals', 'notes'. Give corpus="):
         open_graph(corpus, load=load)
 
 
@@ -169,7 +169,7 @@ def test_an_empty_database_says_that_a_schema_or_a_corpus_must_be_given(connecti
         open_graph(connection)
     with pytest.raises(InvalidInputError, match="no passages under the schema 'langchain'"):
         open_graph(connection, schema="langchain")
-    with pytest.raises(InvalidInputError, match="its corpora are: none"):
+    with pytest.raises(InvalidInputError, match="its corpora: none"):
         open_graph(connection, "manuals")
 
 

@@ -210,7 +210,7 @@ def test_the_schema_may_be_ensured_any_number_of_times_and_is_named(connection, 
 )
 def test_a_change_of_a_corpus_that_does_not_exist_is_refused_with_the_corpora_that_do(connection, change):
     write_graph(connection, RECORDS, corpus="manuals")
-    with pytest.raises(InvalidInputError, match=r"no corpus 'manual'; its corpora are: 'manuals'"):
+    with pytest.raises(InvalidInputError, match=r"no corpus 'manual'; its corpora: 'manuals'"):
         change(connection, "manual")
     assert list_corpora(connection) == ("manuals",)
     drop_corpus(connection, "manual", missing_ok=True)

@@ -3,23 +3,48 @@
 import pytest
 
 from phasegraph import PhasegraphWarning, Ranking
+from phasegraph._support.shared import one_call
+from phasegraph.graph import Corpus, GraphIndex
 from phasegraph.retrieval.additions import Additions
 from phasegraph.retrieval.identity import text_id
+
+
+@pytest.fixture
+def corpus():
+    return Corpus(GraphIndex.build([{"id": name, "text": f"Text of {name}."} for name in "ab"]))
 
 
 def upstream(*ids):
     return {"vector": Ranking("vector", ids, range(len(ids), 0, -1))}
 
 
-def test_passages_that_only_the_store_has_are_noted_and_warned_about_once():
+def test_passages_that_only_the_store_has_are_noted_and_warned_about_once(corpus):
     additions = Additions(["vector", "other"])
     with pytest.warns(PhasegraphWarning, match=r"^1 of 3 hits of 'vector' are not in the graph: .* sync\)"):
-        additions.see({"a", "b"}, upstream("a", "new", "b"), notes := [])
-    additions.see({"a", "b"}, upstream("new", "newer", "b"), notes)
+        additions.see(corpus, upstream("a", "new", "b"), notes := [])
+    additions.see(corpus, upstream("new", "newer", "b"), notes)
     assert notes == ["1 of 3 hits of 'vector' are not in the graph", "2 of 3 hits of 'vector' are not in the graph"]
 
 
-@pytest.mark.parametrize("ids", [(), ("a", "b"), ("c", "d"), ("a", text_id("of a text"))])
-def test_a_store_of_the_same_or_of_other_passages_says_nothing(ids):
-    Additions(["vector"]).see({"a", "b"}, upstream(*ids), notes := [])
+@pytest.mark.parametrize("ids", [(), ("a", "b"), ("a", text_id("of a text"))])
+def test_a_store_of_the_same_passages_says_nothing(corpus, ids):
+    Additions(["vector"]).see(corpus, upstream(*ids), notes := [])
     assert notes == []
+
+
+def test_a_running_change_of_the_retriever_itself_says_nothing(corpus):
+    searched = []
+
+    class Store:
+        def write(self, records, vectors):
+            Additions(["vector"]).see(corpus, upstream("a", "new"), searched)
+
+        def remove(self, ids):
+            pass
+
+    corpus = Corpus(corpus.index, store=Store())
+    with one_call():
+        assert set(corpus.seen.index.records) == {"a", "b"}
+        corpus.replace(["b"], [{"id": "new", "title": "", "text": "A new text.", "metadata": {}}])
+        Additions(["vector"]).see(corpus, upstream("a", "b", "new"), searched)
+    assert searched == []

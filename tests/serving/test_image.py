@@ -132,7 +132,7 @@ def test_its_command_serves_where_nothing_can_be_written_and_its_health_check_te
     assert (program, serve, data) == ("phasegraph", "serve", "/data")
     assert listed(dockerfile, "CMD") == ["--token-file", "/run/secrets/token"]
     assert "EXPOSE 8321" in dockerfile
-    assert "PHASEGRAPH_PORT=8321" in dockerfile
+    assert "PHASEGRAPH_LISTEN_PORT=8321" in dockerfile
     given = dict(zip(options[::2], options[1::2], strict=True))
     assert given == {"--host": "0.0.0.0", "--transport": "http"}
     token = tmp_path / "token.txt"
@@ -147,7 +147,7 @@ def test_its_command_serves_where_nothing_can_be_written_and_its_health_check_te
     assert check[0] == "python"
 
     def healthy(port: str) -> bool:
-        env = {**os.environ, "PHASEGRAPH_PORT": port}
+        env = {**os.environ, "PHASEGRAPH_LISTEN_PORT": port}
         return subprocess.run([sys.executable, *check[1:]], capture_output=True, check=False, env=env).returncode == 0
 
     secret = {"--token-file": token, "--tenants": tenants}[access]
@@ -166,7 +166,7 @@ def test_its_options_are_those_of_serve(dockerfile: str) -> None:
     shown = subprocess.run([*command("--help")], capture_output=True, text=True, check=True).stdout
     options = {one for one in listed(dockerfile, "ENTRYPOINT") if one.startswith("--")}
     assert [one for one in sorted(options) if one not in shown] == []
-    assert "PHASEGRAPH_PORT" in shown
+    assert "PHASEGRAPH_LISTEN_PORT" in shown
 
 
 def test_a_job_builds_the_image_and_asks_it_without_rights() -> None:

@@ -271,6 +271,24 @@ def test_a_source_that_fails_is_named_in_the_warnings_of_a_search(index):
     assert "secret" not in said
 
 
+@pytest.mark.parametrize(
+    ("level", "written"),
+    [("debug", ["own debug", "other warning", "other error"]), ("error", ["other error"])],
+)
+def test_records_of_other_libraries_are_written_from_the_level_warning_on(folder, level, written):
+    program = (
+        "import logging, sys; from phasegraph.apps.cli import main, serve\n"
+        "def log(*given):\n"
+        "    logging.getLogger('phasegraph.x').debug('own debug')\n"
+        "    for level in ('info', 'warning', 'error'):\n"
+        "        getattr(logging.getLogger('other'), level)('other ' + level)\n"
+        "serve.run_http = log; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", program, "serve", str(folder), "--transport", "http", "--log-level", level]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert re.findall("(?:own|other) (?:debug|info|warning|error)", told) == written
+
+
 def test_a_server_without_the_model_of_its_vectors_says_so(folder):
     told = subprocess.run([*command(str(folder))], input="", capture_output=True, text=True, check=True).stderr
-    assert "index has vectors; without --embedder, only words and the graph are searched" in told
+    assert "'index' has vectors; without --embedder, only words and the graph are searched" in told

@@ -713,6 +713,7 @@ class CorpusSuite:
             warnings.simplefilter("error")
             retriever.save(tmp_path / "w")
             retriever.save(tmp_path / "new.json")
+            retriever.save(tmp_path / "new.pipeline")
             retriever.save(tmp_path)
 
     def test_async_forms_do_the_same(self, place: Path | None) -> None:
@@ -769,6 +770,7 @@ class CorpusSuite:
         for name in ("vector", "graph"):
             with pytest.raises(InvalidInputError, match=said.format(name)):
                 self.made([self.document("a", "Ada met Bo.")], **{name: object()})
+        assert len(self.made([self.document("a", "Ada met Bo.")], vector=None, graph=None)._corpus) == 1
         with pytest.raises(InvalidInputError, match=r"load makes 'graph' itself: leave out graph=$"):
             self.opened_graph(tmp_path, graph=object())
 

@@ -79,6 +79,8 @@ class CheckedRetriever(BaseRetriever):
                 try:
                     super().__setattr__(name, value)
                 except ValueError as error:
+                    if hasattr(type(self), name):
+                        raise
                     raise refused_argument(name, type(self).model_fields) from error
                 return
             given = {field: getattr(self, field) for field in self.model_fields_set}

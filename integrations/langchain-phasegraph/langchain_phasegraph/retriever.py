@@ -395,7 +395,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         if not held:
             raise InvalidInputError(
                 f"the {type(vectorstore).__name__} is empty: add documents before you build a retriever from it. To "
-                "start with an empty corpus, add a document, and delete it again with retriever.delete([ID])"
+                "start with an empty corpus, add one document, build the retriever, and call retriever.delete([ID])"
             )
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)

@@ -71,3 +71,21 @@ def test_an_unknown_field_names_the_nearest():
     retriever = PhaseGraphRetriever(vector=falling)
     with pytest.raises(InvalidTypeError, match="unexpected argument 'kk'; did you mean 'k'"):
         retriever.kk = 2
+
+
+def test_an_error_of_an_existing_attribute_is_not_an_unknown_field():
+    class Subclass(PhaseGraphRetriever):
+        @property
+        def depth(self):
+            return 1
+
+        @depth.setter
+        def depth(self, value):
+            raise ValueError(f"depth must be 1; got {value}")
+
+    retriever = Subclass(vector=falling)
+    with pytest.raises(ValueError, match="depth must be 1; got 2"):
+        retriever.depth = 2
+    with pytest.raises(ValueError, match="invoke") as caught:
+        retriever.invoke = falling
+    assert "unexpected argument" not in str(caught.value)

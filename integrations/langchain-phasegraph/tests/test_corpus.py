@@ -373,7 +373,8 @@ def test_passages_that_the_store_deleted_are_warned_about_once_with_the_call_tha
 def test_no_documents_and_a_retriever_of_a_store_are_refused_by_name():
     for make in (PhaseGraphRetriever.from_documents, EntityGraphRetriever.from_documents):
         with pytest.raises(
-            InvalidInputError, match=r"documents is empty: give at least one document.*retriever\.delete"
+            InvalidInputError,
+            match=r"documents is empty: give .*build it from one document, and then call retriever\.delete",
         ):
             make([], embeddings=Hashed())
     store = InMemoryVectorStore.from_documents([Document("Ada met Bo.", id="a")], Hashed())

@@ -363,7 +363,9 @@ def test_vectors_of_nodes_may_be_an_array():
 
 
 def test_no_nodes_are_refused_by_name():
-    with pytest.raises(InvalidInputError, match=r"nodes is empty: give at least one node.*retriever\.delete"):
+    with pytest.raises(
+        InvalidInputError, match=r"nodes is empty: give .*build it from one node, and then call retriever\.delete"
+    ):
         CalibratedFusionRetriever.from_nodes([], Hashed())
 
 

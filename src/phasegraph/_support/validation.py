@@ -240,9 +240,9 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
 
 
 _REPLACED = {
-    **dict.fromkeys(("search_type", "vector_store_query_mode"), "selection='mmr'"),
+    "search_type": "selection='mmr' for search_type='mmr'", "vector_store_query_mode": "selection='mmr'",
     **dict.fromkeys(("score_threshold", "similarity_cutoff"), "accept={'vector': ...}"),
-    **dict.fromkeys(("persist_directory", "persist_dir"), "path=..."), "search_kwargs": "k=...",
+    **dict.fromkeys(("persist_directory", "persist_dir"), "path=..."), "search_kwargs": "k=... or filter=...",
 }  # fmt: skip
 """The arguments of other packages' retrievers and stores, with their replacements."""
 
@@ -283,8 +283,8 @@ def known_arguments(make: Made) -> Made:
     """Make a class method reject unknown arguments; the method passes ``**fields`` to the constructor of its class.
 
     An argument is unknown if neither the method nor the constructor has this parameter. The error names the most
-    similar known argument. The method itself makes the arguments in the attribute ``_makes`` of its class, so it also
-    rejects these arguments.
+    similar known argument. The method itself makes the arguments in the attribute ``_makes`` of its class, so it
+    accepts only None for these arguments.
     """
     own = inspect.signature(make).parameters.keys()
 
@@ -295,7 +295,8 @@ def known_arguments(make: Made) -> Made:
         named = renamed_arguments(named, known)
         for name in named.keys() & set(cls._makes) - own:
             other = ", and add sources with retrievers={'NAME': source}" if "retrievers" in known else ""
-            raise InvalidInputError(f"{make.__name__} makes {name!r} itself: leave out {name}={other}")
+            if named.pop(name) is not None:
+                raise InvalidInputError(f"{make.__name__} makes {name!r} itself: leave out {name}={other}")
         for name in named.keys() - known:
             raise refused_argument(name, known.difference(cls._makes))
         return make(cls, *given, **named)

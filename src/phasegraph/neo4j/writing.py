@@ -34,25 +34,27 @@ def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
 def existing_corpus(connection: Neo4jConnection, corpus: str | None) -> str:
     """Return the name of a corpus in the database; None means the only corpus of the database.
 
-    Raise InvalidInputError if the corpus does not exist, or if `corpus` is None and there is no corpus or are several.
+    Raise InvalidInputError if the corpus does not exist, or if `corpus` is None and the database has none or several.
     """
     names = list_corpora(connection)
     found = names[0] if corpus is None and len(names) == 1 else corpus
     if found is None or found not in names:
         listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-        said = f"{len(names)} corpora" if corpus is None else f"no corpus {corpus!r}"
+        said = f"{len(names)} corpora" if corpus is None else f"no corpus {corpus!r}; its corpora"
         raise InvalidInputError(
-            f"the database has {said}; its corpora are: {listed or 'none'}. Give corpus= one of these names, or write "
-            "the corpus with write_graph"
+            f"the database has {said}: {listed or 'none'}. Give corpus= one of these names, or write the corpus with "
+            "write_graph"
         )
     return found
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str, *, missing_ok: bool = False) -> None:
-    """Delete a corpus with everything that was stored for it; after a StoreError, call the function again.
+    """Delete a corpus with everything that was stored for it.
 
     This includes the records of removed passages, and the projections (copies of the edges in the server's memory). If
     the corpus does not exist, raise InvalidInputError, unless `missing_ok` is True.
+
+    After a StoreError, call the function again with ``missing_ok=True``, because the corpus may be deleted already.
     """
     check_corpus(corpus)
     if not missing_ok:

@@ -19,13 +19,9 @@ _ADVICE = (
 class Additions:
     """A check for passages that only a store has; it warns once.
 
-    `stores` are the names of the sources that search a store. A source counts as a store of the corpus only if an
-    answer contains passages of the corpus. A passage whose id was made from its text is not counted.
-
-    >>> from phasegraph.ranking import Ranking
-    >>> Additions(["vector"]).see({"a"}, {"vector": Ranking("vector", ["b", "c"], [2.0, 1.0])}, notes := [])
-    >>> notes
-    []
+    `stores` are the names of the sources that search the store from which the retriever made its corpus. The store of
+    a graph that the user made is not checked, because the graph may cover a part of the store. A passage whose id was
+    made from its text is not counted.
     """
 
     __slots__ = ("_stores", "_warned")
@@ -36,12 +32,16 @@ class Additions:
     def see(self, corpus: Any, upstream: Upstream, notes: list[str]) -> None:
         """Add a note for each store whose ranking in `upstream` has passages that are not in `corpus`, and warn once.
 
-        ``name in corpus`` says whether the corpus has the passage `name`.
+        During a change of the corpus, nothing is checked, because the store receives new passages before the graph. A
+        passage that was deleted after the search began is not counted.
         """
+        if not self._stores or corpus.is_changing:
+            return
         for store in self._stores:
             ids = () if (ranking := upstream.get(store)) is None else ranking.ids
-            missing = [name for name in ids if name not in corpus and not is_text_id(name)]
-            if not missing or len(missing) == len(ids):
+            before = corpus.records(ids)
+            missing = [name for name in ids if name not in corpus and name not in before and not is_text_id(name)]
+            if not missing:
                 continue
             said = _MISSING.format(missing=len(missing), total=len(ids), store=store)
             notes.append(said)

@@ -121,12 +121,14 @@ def calibration_queries(
 def check_found(answers: Sequence[tuple[str, Sequence[Ranking]]], relevant: Mapping[str, Collection[str]], /) -> None:
     """Raise InvalidInputError if `relevant` contains ids, and no answer to any query contains such an id.
 
-    `answers` pairs each query with its rankings. The two sets of ids then probably name passages differently.
+    `answers` pairs each query with its rankings. The two sets of ids then name
+    passages differently, or the sources return too few hits.
     """
     wanted = sorted({one for ids in check_relevant(relevant).values() for one in ids})
     found = {name: None for _, rankings in answers for ranking in rankings for name in ranking.ids}
     if wanted and found and found.keys().isdisjoint(wanted):
         raise InvalidInputError(
             f"none of the {len(wanted)} ids in relevant (such as {wanted[0]!r}) is in an answer of a source, whose ids "
-            f"are such as {next(iter(found))!r}: give the ids of the sources' passages"
+            f"are such as {next(iter(found))!r}: give the ids of the sources' passages, or raise fetch_k if these "
+            "passages exist"
         )

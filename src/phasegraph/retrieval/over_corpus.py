@@ -14,6 +14,7 @@ from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.validation import check_flag, known_arguments
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.fusion.grouping import GroupBy
+from phasegraph.retrieval.additions import Additions
 from phasegraph.retrieval.answer import SelectedHit
 from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
@@ -108,8 +109,8 @@ def _check_any(framework: Framework, held: Mapping[str, Any]) -> None:
     """Raise InvalidInputError if there is no document or node."""
     if not held:
         raise InvalidInputError(
-            f"{framework.hits} is empty: give at least one {framework.hit}. To start with an empty corpus, delete it "
-            "again with retriever.delete([ID])"
+            f"{framework.hits} is empty: give at least one {framework.hit}. To start with an empty corpus, build it "
+            f"from one {framework.hit}, and then call retriever.delete([ID])"
         )
 
 
@@ -248,6 +249,8 @@ class FusedPassages(KeptPassages):
         warned = set[str]()
         for name in names:
             made._by_name[name].deletions.belong_to_retriever(warned)
+        if store is not None:
+            made._by_name["graph"].additions = Additions(["vector"])
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -283,7 +286,7 @@ class FusedPassages(KeptPassages):
 
         place, corpus = Path(path), self._corpus
         if corpus is None or place.is_file() or (place.suffix == ".json" and not place.is_dir()):
-            is_clear = place.exists() or place.suffix == ".json"
+            is_clear = place.exists() or place.suffix != ""
             self._save_pipeline(place)
             if not is_clear:
                 warn(_PIPELINE_ONLY.format(name=place.name, place="sources"))

@@ -66,7 +66,7 @@ class WrappedSource:
         """
         others = {name: one for name, one in others.items() if one is not self}
         live = {name: found for name, one in others.items() if self.held_ids and (found := one.live()) is not None}
-        self.deletions, self.additions = Deletions(self.name, self.held_ids, live), Additions(tuple(live))
+        self.deletions = Deletions(self.name, self.held_ids, live)
         if self.names_only:
             self.look_ups = {name: found for name, one in others.items() if (found := one.look_up()) is not None}
 
@@ -160,7 +160,7 @@ class _Bound:
     def _borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
         """Add texts from other sources if the call has no filter, and drop deleted passages.
 
-        Also note passages that only the store of another source has.
+        Also note passages that only the store of the corpus has.
         """
         source: WrappedSource = self.call.source
         deletions = source.deletions

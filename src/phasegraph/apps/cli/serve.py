@@ -97,13 +97,14 @@ def _check_access(
 def _configure_log(level: str) -> None:
     """Write log records to standard error, each once and on one line; raise BadParameter if `level` is unknown.
 
-    At the levels debug and info, only phasegraph's own records are written, because records of other libraries may
-    contain questions.
+    Below the level warning, only phasegraph's own records are written, because records of other libraries may contain
+    questions. A library that sets the level of its own logger is an exception.
     """
     if level not in _LEVELS:
         raise typer.BadParameter(f"--log-level must be {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}; got {level!r}")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")  # the MCP SDK then adds no handler
     logging.getLogger("phasegraph").setLevel(level.upper())
+    logging.getLogger().setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
     warnings.simplefilter("ignore", PhasegraphWarning)  # the log has the same text
 
 

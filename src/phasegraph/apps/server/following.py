@@ -91,7 +91,7 @@ class Served:
         if self._embed is not None or not isinstance(index, GraphIndex) or index.graph.view.embeddings is None:
             return ""
         of = "" if made_by is None else f" of {made_by.name}"
-        return f"{self._name} has vectors{of}; without --embedder, only words and the graph are searched"
+        return f"{self._name!r} has vectors{of}; without --embedder, only words and the graph are searched"
 
     def __len__(self) -> int:
         index = self._index.index

@@ -221,6 +221,11 @@ class Corpus:
         nearest = getattr(state.store, "nearest", None)
         return VectorSource(state.index.graph, embedder=state.embedder, nearest=nearest)
 
+    @property
+    def is_changing(self) -> bool:
+        """True while a change of the corpus is running; its vector store may already contain the new passages."""
+        return self._changing.locked()
+
     def __len__(self) -> int:
         return len(self.index.records)
 

@@ -247,7 +247,7 @@ def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list
     if not held:
         raise InvalidInputError(
             "the index has no nodes: insert nodes before you build a retriever from it. To start with an empty corpus, "
-            "insert a node, and delete it again with retriever.delete([ID])"
+            "insert one node, build the retriever, and call retriever.delete([ID])"
         )
     known = getattr(getattr(index.vector_store, "data", None), "embedding_dict", {})
     return held, [known[name] for name in held] if all(name in known for name in held) else []

@@ -36,7 +36,10 @@ def serve(
     port: Annotated[
         int,
         typer.Option(
-            min=0, max=65535, envvar="PHASEGRAPH_PORT", help="With http: port of the server; 0 chooses a free port."
+            min=0,
+            max=65535,
+            envvar="PHASEGRAPH_LISTEN_PORT",
+            help="With http: port of the server; 0 chooses a free port.",
         ),
     ] = 8321,
     allow_host: Annotated[
