@@ -29,7 +29,7 @@ class Indexing:
     progress: bool | None = True
 
     def __post_init__(self) -> None:
-        from phasegraph.graph.model.building import Extraction
+        from phasegraph.graph.model.entity_graph import Extraction
 
         for record in self.triples if isinstance(self.triples, list | tuple) else ():
             if not isinstance(record, Extraction):
