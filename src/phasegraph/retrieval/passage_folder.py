@@ -88,7 +88,7 @@ class PassageFolder(KeptPassages):
 
     :meth:`sync`, :meth:`ids`, :meth:`delete` and :meth:`documents` work like the methods of a retriever. A filter
     (``where=``) maps metadata keys to a required value, or to a list of allowed values. The title is also stored in the
-    metadata.
+    metadata, where it replaces a value under the key ``title``.
 
     Examples
     --------
@@ -228,7 +228,10 @@ class PassageFolder(KeptPassages):
 
 
 def _plain(passage: Any) -> dict[str, Any]:
-    """Convert a mapping or object to a passage of the corpus, with its title in the metadata."""
+    """Convert a mapping or object to a passage of the corpus, with its title in the metadata.
+
+    The title replaces a value under the key ``title``: a sync compares metadata, and must see a changed title.
+    """
     identity, title, text, metadata = (passage_field(passage, name) for name in ("id", "title", "text", "metadata"))
     title, metadata = title or "", metadata or {}
     if not isinstance(text, str) or not isinstance(title, str):
@@ -236,4 +239,4 @@ def _plain(passage: Any) -> dict[str, Any]:
             f"passage {identity!r:.80} must have a text and, optionally, a title; got text of type "
             f"{type(text).__name__} and title of type {type(title).__name__}"
         )
-    return {"id": identity, "title": title, "text": text, "metadata": ({"title": title} if title else {}) | metadata}
+    return {"id": identity, "title": title, "text": text, "metadata": metadata | ({"title": title} if title else {})}
