@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -118,6 +119,7 @@ class PassageFolder(KeptPassages):
         *,
         tokenizer: Tokenizer = "english",
         source_key: str | None = None,
+        settings: Mapping[str, object] = MappingProxyType({}),
         progress: bool = True,
     ) -> Self:
         """Create a folder of passages; the index is built in shards if it would not fit in the free memory.
@@ -136,6 +138,8 @@ class PassageFolder(KeptPassages):
         source_key : str, optional
             Metadata key that names a passage's document. Default: the first key that exists among ``source``,
             ``doc_id``, ``ref_doc_id`` and ``file_path``.
+        settings : mapping, optional
+            Values in JSON that the folder stores; ``corpus.settings`` contains them.
         progress : bool, default True
             Show progress bars for many passages.
 
@@ -152,7 +156,7 @@ class PassageFolder(KeptPassages):
             path, PASSAGES, PASSAGES.model_of(model), listed, listed,
             Indexing(tokenizer=tokenizer, source_key=source_key, progress=progress),
             made_by=None if model is None else model.identity,
-            settings=cls._folder_settings(vectors=model is not None), uncounted=cls._uncounted,
+            settings={**settings, **cls._folder_settings(vectors=model is not None)}, uncounted=cls._uncounted,
         )  # fmt: skip
         return cls.open(path, model, checks=False)
 
