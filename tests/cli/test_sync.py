@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,15 +128,78 @@ def test_a_sync_from_another_path_needs_the_word_of_the_user(files: Path, capsys
     assert "--moved needs --sync or --watch" in capsys.readouterr().err
 
 
-def test_a_folder_that_was_made_without_its_path_learns_the_path(files: Path) -> None:
-    documents = sync(files)
+def set_path(path: str | None) -> None:
+    """Store another path of the files in the folder, or none, as a former version did."""
     folder = PassageFolder.open("out").corpus._folder
     assert folder is not None
-    assert folder.settings.pop("files") == str(files.resolve())
-    folder.applied()
-    assert "files" not in PassageFolder.open("out").corpus.settings
+    del folder.settings["files"]
+    folder.applied({} if path is None else {"files": path})
+    assert PassageFolder.open("out").corpus.settings.get("files") == path
+
+
+def test_a_folder_that_was_made_without_its_path_learns_the_path(files: Path) -> None:
+    documents = sync(files)
+    set_path(None)
     assert sync(files) == documents
-    assert PassageFolder.open("out").corpus.settings["files"] == str(files.resolve())
+    assert PassageFolder.open("out").corpus.settings["files"] == str(files.absolute())
+
+
+def test_a_folder_without_its_path_refuses_files_of_which_it_knows_none(files: Path, capsys: Any) -> None:
+    documents = sync(files)
+    set_path(None)
+    Path("other").mkdir()
+    Path("other", "z.md").write_text("Di slept.")
+    assert main(["index", "other", "--out", "out", "--sync"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"\S*other contains none of the 3 documents of the folder.*would delete.*--moved", said)
+    assert PassageFolder.open("out").documents() == documents
+    assert main(["index", "other", "--out", "out", "--sync", "--moved"]) == 0
+    assert PassageFolder.open("out").documents() == {"z.md": 1}
+
+
+def test_a_folder_without_its_path_knows_a_file_that_cannot_be_read_and_its_rows(files: Path) -> None:
+    (files / "b.txt").unlink()
+    (files / "a.md").unlink()
+    (files / "deep" / "c.jsonl").write_text('{"text": "Bo danced."}')
+    documents = sync(files)
+    PassageFolder.open("out").sync(
+        [{"id": "1", "text": "Bo danced.", "metadata": {"source": "deep/c.jsonl:1"}}], full=True
+    )  # the documents of a former version
+    set_path(None)
+    assert sync(files) == documents
+    set_path(None)
+    (files / "deep" / "c.jsonl").write_text("no json")
+    (files / "z.md").write_text("Di slept.")
+    assert sync(files) == documents | {"z.md": 1}
+    for one in ("deep/c.jsonl", "z.md"):
+        (files / one).unlink()
+    set_path(None)
+    assert sync(files, "--allow-empty") == {}
+    set_path(None)
+    (files / "z.md").write_text("Di slept.")
+    assert sync(files) == {"z.md": 1}
+
+
+def test_a_new_folder_has_its_path_from_the_start(files: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.Corpus.note", lambda *_: 1 / 0)  # the process ends here
+    with suppress(ZeroDivisionError):
+        FileSync(files, Path("out"), None, None).sync()
+    assert PassageFolder.open("out").corpus.settings["files"] == str(files.absolute())
+
+
+def test_a_link_that_is_switched_to_other_files_is_the_same_path(files: Path) -> None:
+    shutil.copytree(files, "v2")
+    Path("v2", "b.txt").unlink()
+    link = Path("current")
+    link.symlink_to(files)
+    assert sync(link) == {"a.md": 1, "b.txt": 1, "deep/c.jsonl": 1}
+    set_path(str(files.resolve()))  # a former version stored this path
+    sync(link)
+    sync(files)  # as a working directory below a link does
+    sync(Path("notes/../current"))
+    link.unlink()
+    link.symlink_to("v2")
+    assert sync(link) == {"a.md": 1, "deep/c.jsonl": 1}
 
 
 def test_ignored_files_and_the_folder_itself_are_left_out(files: Path) -> None:

@@ -17,6 +17,7 @@ from phasegraph.reading import KINDS, read_files
 from phasegraph.reading.chunks import SIZE, passages_of
 from phasegraph.reading.documents import Document, Section
 from phasegraph.reading.kinds import SUFFIXES
+from phasegraph.reading.tables import _digest
 
 
 def pdf(*pages: str, password: str = "", title: str = "") -> bytes:
@@ -118,6 +119,21 @@ def test_the_id_of_a_row_does_not_depend_on_its_place(tmp_path) -> None:
     assert ids("a.csv", "name,text\nPump,A pump.\nPump,A pump.\n") == [one, one.replace("#", ":2#")]
     assert ids("a.csv", "ID,text\np7,A pump.\n8,A valve.\n") == ["a.csv:p7#1", "a.csv:8#1"]
     assert ids("a.csv", "ID,text\np7,A pump.\np7,A valve.\n") == ["a.csv:p7#1", "a.csv:p7:2#1"]
+
+
+def test_a_repeated_id_of_a_row_gets_a_free_number(tmp_path) -> None:
+    found = read(tmp_path, "a.csv", "key,text\n3:1,a\n3,x\n3,y\n3:2,b\n3,z\n")
+    assert [one.id for one in found] == [f"a.csv:{name}#1" for name in ("3:1", "3", "3:2", "3:2:2", "3:3")]
+    found = read(tmp_path, "a.csv", "key,text\n3:2,b\n3,x\n3,y\n")
+    assert [one.id for one in found] == [f"a.csv:{name}#1" for name in ("3:2", "3", "3:3")]
+
+
+@pytest.mark.parametrize("value", [None, "", True])
+def test_an_empty_or_boolean_id_is_no_id(tmp_path, value) -> None:
+    without = {"text": "Ada met Bo."} | ({"id": True} if value is True else {})
+    lines = "".join(f"{json.dumps({'id': value, 'text': text})}\n" for text in ("Ada met Bo.", "Cy sang."))
+    first, second = read(tmp_path, "a.jsonl", lines)
+    assert first.id == f"a.jsonl:{_digest(without)}#1" != second.id
 
 
 def test_jsonl_with_ids_is_a_corpus_and_without_ids_rows(tmp_path) -> None:

@@ -19,7 +19,7 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphWar
 from phasegraph.graph.corpus.change import Change
 from phasegraph.graph.corpus.folder import check_new
 from phasegraph.retrieval.indexing import BuildPlan
-from phasegraph.retrieval.passage_folder import PassageFolder
+from phasegraph.retrieval.passage_folder import PassageFolder, _plain
 
 FOLDERS = Path(__file__).parents[1] / "folders"
 QUESTIONS = ["Who met Bo?", "Letter 3", "Cy sang"]
@@ -86,6 +86,33 @@ def test_a_folder_that_a_version_before_this_one_wrote_opens_and_changes(tmp_pat
         folder.sync(pages(9), progress=False)
         folder.delete(["p3"])
         assert set(suite.opened(place / "corpus").ids()) == set(folder.ids()) != set(expected["ids"])
+
+
+def test_a_changed_title_is_seen_and_embedded_beside_a_title_in_the_metadata(tmp_path: Path) -> None:
+    embedded = list[str]()
+
+    def passages(records: Sequence[Any]) -> Any:
+        embedded.extend(one.content for one in records)
+        return model().passages(records)
+
+    def letter(title: str) -> list[dict[str, Any]]:
+        return [{"id": "p", "title": title, "text": "Ada met Bo.", "metadata": {"source": "a.md", "title": "Z"}}]
+
+    counting = EmbeddingModel(model().model, model().query, passages)
+    folder = PassageFolder.create(tmp_path / "folder", letter("First"), counting, progress=False)
+    embedded.clear()
+    counts = folder.sync(letter("Second"), progress=False)
+    assert (counts.changed, counts.embedded, embedded) == (1, 1, ["Second\nAda met Bo."])
+    assert folder.sync(letter("Second"), progress=False).unchanged == 1
+    assert folder.ids({"title": "Second"}) == folder.ids()
+    folder.sync(letter(""), progress=False)
+    assert folder.ids({"title": "Z"}) == folder.ids()
+
+
+@pytest.mark.parametrize(("title", "stored"), [("T", {"title": "T"}), ("", {})])
+def test_a_title_outside_the_metadata_keeps_the_digest_of_former_versions(title: str, stored: dict[str, str]) -> None:
+    given = {"id": "p", "title": title, "text": "Ada met Bo.", "metadata": {"source": "a.md"}}
+    assert _plain(given)["metadata"] == {"source": "a.md", **stored}
 
 
 def test_another_model_is_refused_with_both_names(tmp_path: Path) -> None:

@@ -322,6 +322,27 @@ def test_files_that_are_read_again_are_the_same_documents(tmp_path):
     )
 
 
+def test_nodes_with_other_excluded_keys_are_embedded_after_a_deletion():
+    """As the docstring of ``sync`` says: ``reembed`` embeds the stored nodes."""
+
+    def node(*excluded):
+        metadata = {"source": "a.md", "team": "red"}
+        return TextNode(text="Ada met Bo.", metadata=metadata, excluded_embed_metadata_keys=["source", *excluded])
+
+    def embedded(text):
+        vector = np.asarray(Hashed().get_text_embedding(text))
+        stored = np.asarray(retriever._corpus.index.graph.embeddings[0])  # of length 1
+        return np.allclose(stored, vector / np.linalg.norm(vector), atol=1e-3)
+
+    retriever = CalibratedFusionRetriever.from_nodes([node()], Hashed())
+    assert retriever.sync([node("team")]).unchanged == 1
+    retriever.reembed(Hashed(), progress=False)
+    assert embedded("team: red\n\nAda met Bo.")
+    retriever.delete(retriever.ids())
+    assert retriever.sync([node("team")]).embedded == 1
+    assert embedded("Ada met Bo.")
+
+
 def test_a_sync_says_that_new_documents_are_copies():
     def read():
         return SentenceSplitter().get_nodes_from_documents([Document(text="Ada met Bo."), Document(text="Cy sang.")])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from math import isfinite
 from pathlib import Path
@@ -44,12 +43,12 @@ def read_csv(name: str, text: str) -> list[Passage]:
 def read_jsonl(name: str, data: bytes) -> list[Passage]:
     """Read a file with a JSON object per line as passages.
 
-    If the first object has an ``id``, each object is a passage; otherwise, each object is a row of a table. Fields with
-    texts and numbers become metadata.
+    If the first object has an ``id``, each object is a passage; otherwise, each object is a row of a table. Null, an
+    empty text and a Boolean value are no id. Fields with texts and numbers become metadata.
     """
     file = Path(name)
     rows = list(objects_in(file, texts_in(file, io.BytesIO(data))))
-    if not rows or "id" in rows[0][1]:
+    if not rows or not (rows[0][1].get("id") in (None, "") or isinstance(rows[0][1]["id"], bool)):
         return list(passages_in(file, [(line, with_metadata(row)) for line, row in rows]))
     return list(_rows(name, (row for _, row in rows)))
 
@@ -75,26 +74,29 @@ def _rows(
     """Yield the passages of a table's rows; `value_of` converts the values of the other columns to metadata.
 
     The id of a row is the value of its id column, or a digest of the row, so another row does not change it. A repeated
-    id gets a number.
+    id gets the first free number.
     """
-    seen: Counter[str] = Counter()
+    seen: dict[str, int] = {}
     for row in rows:
         fields = {str(key): value for key, value in row.items() if value not in (None, "", [])}
         low = {key.strip().lower(): key for key in fields}
-        title, body = _first(TITLES, low, fields, str), _first(TEXTS, low, fields, str)
+        title, body = _first(TITLES, low, fields, {str}), _first(TEXTS, low, fields, {str})
         if body is not None:
             text = str(fields[body])
         else:
             text = "\n".join(f"{key}: {value}" for key, value in fields.items() if key != title)
         if not text.strip():
             continue
-        given = _first(IDS, low, fields, str | int)
+        given = _first(IDS, low, fields, {str, int})
         identity = _digest(fields) if given is None else str(fields[given])
-        seen[identity] += 1
-        again = f":{seen[identity]}" if seen[identity] > 1 else ""
+        free = identity
+        while free in seen:
+            seen[identity] += 1
+            free = f"{identity}:{seen[identity]}"
+        seen[free] = 1
         yield from passages_of(
             Document(
-                f"{name}:{identity}{again}",
+                f"{name}:{free}",
                 title_of(name) if title is None else str(fields[title]),
                 (Section("", text),),
                 {key: value_of(value) for key, value in metadata_of(fields, (title, body)).items()} | {"source": name},
@@ -102,9 +104,14 @@ def _rows(
         )
 
 
-def _first(names: Iterable[str], low: Mapping[str, str], fields: Mapping[str, Any], kind: Any) -> str | None:
-    """Return the first field with one of the names and a value of the kind; `low` maps lower-case names to names."""
-    return next((low[one] for one in names if one in low and isinstance(fields[low[one]], kind)), None)
+def _first(
+    names: Iterable[str], low: Mapping[str, str], fields: Mapping[str, Any], kinds: Collection[type]
+) -> str | None:
+    """Return the first field with one of the names and a value of a type in `kinds`; a Boolean value is no integer.
+
+    `low` maps lower-case names to names.
+    """
+    return next((low[one] for one in names if one in low and type(fields[low[one]]) in kinds), None)
 
 
 def _digest(fields: Mapping[str, Any]) -> str:

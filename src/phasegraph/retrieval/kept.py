@@ -143,6 +143,12 @@ class KeptPassages:
             retrievers.
         StoreError
             If the folder or its vectors cannot be changed. In this case, the corpus is unchanged.
+
+        Notes
+        -----
+        Only texts and metadata are compared. In LlamaIndex, a change of ``excluded_embed_metadata_keys``,
+        ``text_template`` or ``metadata_separator`` alone is therefore not seen, and ``reembed`` uses the stored
+        nodes. To store and embed the new nodes, delete the old nodes with :meth:`delete` before the sync.
         """
         return self._synced(self._contents(documents), key, full=full, allow_empty=allow_empty, progress=progress)
 

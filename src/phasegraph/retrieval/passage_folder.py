@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -88,7 +89,7 @@ class PassageFolder(KeptPassages):
 
     :meth:`sync`, :meth:`ids`, :meth:`delete` and :meth:`documents` work like the methods of a retriever. A filter
     (``where=``) maps metadata keys to a required value, or to a list of allowed values. The title is also stored in the
-    metadata.
+    metadata, where it replaces a value under the key ``title``.
 
     Examples
     --------
@@ -118,6 +119,7 @@ class PassageFolder(KeptPassages):
         *,
         tokenizer: Tokenizer = "english",
         source_key: str | None = None,
+        settings: Mapping[str, object] = MappingProxyType({}),
         progress: bool = True,
     ) -> Self:
         """Create a folder of passages; the index is built in shards if it would not fit in the free memory.
@@ -136,6 +138,8 @@ class PassageFolder(KeptPassages):
         source_key : str, optional
             Metadata key that names a passage's document. Default: the first key that exists among ``source``,
             ``doc_id``, ``ref_doc_id`` and ``file_path``.
+        settings : mapping, optional
+            Values in JSON that the folder stores; ``corpus.settings`` contains them.
         progress : bool, default True
             Show progress bars for many passages.
 
@@ -152,7 +156,7 @@ class PassageFolder(KeptPassages):
             path, PASSAGES, PASSAGES.model_of(model), listed, listed,
             Indexing(tokenizer=tokenizer, source_key=source_key, progress=progress),
             made_by=None if model is None else model.identity,
-            settings=cls._folder_settings(vectors=model is not None), uncounted=cls._uncounted,
+            settings={**settings, **cls._folder_settings(vectors=model is not None)}, uncounted=cls._uncounted,
         )  # fmt: skip
         return cls.open(path, model, checks=False)
 
@@ -228,7 +232,10 @@ class PassageFolder(KeptPassages):
 
 
 def _plain(passage: Any) -> dict[str, Any]:
-    """Convert a mapping or object to a passage of the corpus, with its title in the metadata."""
+    """Convert a mapping or object to a passage of the corpus, with its title in the metadata.
+
+    The title replaces a value under the key ``title``: a sync compares metadata, and must see a changed title.
+    """
     identity, title, text, metadata = (passage_field(passage, name) for name in ("id", "title", "text", "metadata"))
     title, metadata = title or "", metadata or {}
     if not isinstance(text, str) or not isinstance(title, str):
@@ -236,4 +243,4 @@ def _plain(passage: Any) -> dict[str, Any]:
             f"passage {identity!r:.80} must have a text and, optionally, a title; got text of type "
             f"{type(text).__name__} and title of type {type(title).__name__}"
         )
-    return {"id": identity, "title": title, "text": text, "metadata": ({"title": title} if title else {}) | metadata}
+    return {"id": identity, "title": title, "text": text, "metadata": metadata | ({"title": title} if title else {})}

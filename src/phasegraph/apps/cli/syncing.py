@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -16,6 +17,7 @@ from phasegraph.apps.cli.models import model_named
 from phasegraph.apps.cli.output import console, progress
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, PhasegraphError, needed
+from phasegraph.graph.corpus.document_table import document_of
 from phasegraph.graph.corpus.folder import STATE
 from phasegraph.lexical import tokenizer_of
 from phasegraph.reading.files import FilesRead, FolderReader, NothingReadError
@@ -58,7 +60,7 @@ class FileSync:
         allow_empty: bool = False,
         moved: bool = False,
     ) -> None:
-        self._reader, self.out, self._files = FolderReader(corpus, [out]), out, legible(str(corpus.resolve()))
+        self._reader, self.out, self._files = FolderReader(corpus, [out]), out, legible(os.path.abspath(corpus))
         self._model = embedder if isinstance(embedder, EmbeddingModel) else model_named(embedder)
         self._tokenizer, self._skipped, self._allow_empty = tokenizer, "", allow_empty
         self._moved = moved
@@ -75,11 +77,10 @@ class FileSync:
             return None
         folder = PassageFolder.open(self.out, self._model)
         settings = folder.corpus.settings
-        if (known := settings.get(FILES, self._files)) != self._files and not self._moved:
-            raise InvalidInputError(
-                f"{self.out}: the folder was synced from {known}; a sync from {self._files} would delete the passages "
-                "of all files that are not there. Name a new folder, or add --moved if the files are now at that path"
-            )
+        known = str(settings.get(FILES, self._files))
+        same = known == self._files or Path(known).resolve() == self._reader.root.resolve()
+        if not same and not self._moved:
+            raise self._elsewhere(f"the folder was synced from {known}")
         if bool(settings.get("vectors")) != (self._model is not None):
             made_by = folder.corpus.made_by
             said = (
@@ -96,6 +97,13 @@ class FileSync:
             )
         return folder
 
+    def _elsewhere(self, reason: str) -> InvalidInputError:
+        """Return the error for files at another path than the files of the folder."""
+        return InvalidInputError(
+            f"{self.out}: {reason}; a sync from {self._files} would delete the passages of all files that are not "
+            "there. Name a new folder, or add --moved if the files are now at that path"
+        )
+
     def sync(self) -> str:
         """Update the folder to the files, and return a sentence about the changes."""
         found = self._read()
@@ -103,12 +111,31 @@ class FileSync:
         self._tell_skipped(found)
         self._folder = self._folder or self._opened()  # another process may have created the folder
         if self._folder is None:
-            self._folder = PassageFolder.create(self.out, passages, self._model, tokenizer=self._tokenizer or "english")
-            said = f"{counted(len(passages), 'passage')} of {counted(len(self._folder.documents()), 'document')} added"
-        else:
-            said = str(self._folder.sync_files(passages, stays=_unreadable(found), allow_empty=self._allow_empty))
+            self._folder = PassageFolder.create(
+                self.out, passages, self._model, tokenizer=self._tokenizer or "english", settings={FILES: self._files}
+            )
+            return f"{counted(len(passages), 'passage')} of {counted(len(self._folder.documents()), 'document')} added"
+        stays = _unreadable(found)
+        self._check_known(self._folder, passages, stays)
+        said = str(self._folder.sync_files(passages, stays=stays, allow_empty=self._allow_empty))
         self._folder.corpus.note({FILES: self._files})
         return said
+
+    def _check_known(
+        self, folder: PassageFolder, passages: Sequence[Mapping[str, Any]], stays: Callable[[str], bool]
+    ) -> None:
+        """Raise InvalidInputError if a folder without the path of its files contains no document of the `passages`.
+
+        A former version stored no path, and stored the row 3 of ``a.csv`` as the document ``a.csv:3``.
+        """
+        if FILES in folder.corpus.settings or self._moved or not passages:
+            return
+        given = {document_of(one["metadata"], folder.corpus.keys.source) for one in passages}
+        stored = [name for name in folder.documents() if name]
+        if stored and not any(name in given or name.rpartition(":")[0] in given or stays(name) for name in stored):
+            raise self._elsewhere(
+                f"{self._files} contains none of the {counted(len(stored), 'document')} of the folder"
+            )
 
     def _read(self) -> FilesRead:
         if self._folder is None:
