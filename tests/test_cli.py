@@ -79,8 +79,12 @@ def test_evaluate_embeds_the_texts_of_a_folder_without_embeddings(folder, tmp_pa
     before = json.loads(capsys.readouterr().out)["systems"]["vector"]["Recall@5"]
     for name in kept:
         (folder / f"{name}.f16.npy").unlink()
-    assert main(command) == 1
-    assert "compute them with --embedder MODULE:OBJECT" in " ".join(capsys.readouterr().err.split())
+    others = [["explain", str(folder), "q0"], ["tune", str(folder), "--out", str(tmp_path / "pipeline.json")]]
+    for without_model in (command, *others):
+        assert main(without_model) == 1
+        said = " ".join(capsys.readouterr().err.split())
+        assert "phasegraph evaluate --embedder MODULE:OBJECT computes them for its own run" in said
+        assert "other commands need the file" in said
     assert main([*command, "--embedder", "own_model:embed"]) == 0
     assert json.loads(capsys.readouterr().out)["systems"]["vector"]["Recall@5"] == before
 
