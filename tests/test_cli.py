@@ -1,6 +1,7 @@
 """The command line: tables for people, JSON for machines, and exit codes that tell failure from misuse."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -79,10 +80,27 @@ def test_evaluate_embeds_the_texts_of_a_folder_without_embeddings(folder, tmp_pa
     before = json.loads(capsys.readouterr().out)["systems"]["vector"]["Recall@5"]
     for name in kept:
         (folder / f"{name}.f16.npy").unlink()
-    assert main(command) == 1
-    assert "compute them with --embedder MODULE:OBJECT" in " ".join(capsys.readouterr().err.split())
+    others = [["explain", str(folder), "q0"], ["tune", str(folder), "--out", str(tmp_path / "pipeline.json")]]
+    for without_model in (command, *others):
+        assert main(without_model) == 1
+        said = " ".join(capsys.readouterr().err.split())
+        assert "phasegraph evaluate --embedder MODULE:OBJECT computes them for its own run" in said
+        assert "other commands need the file" in said
     assert main([*command, "--embedder", "own_model:embed"]) == 0
     assert json.loads(capsys.readouterr().out)["systems"]["vector"]["Recall@5"] == before
+
+
+@pytest.mark.parametrize(("lacking", "held"), [("passages", "queries"), ("queries", "passages")])
+def test_evaluate_does_not_mix_the_embeddings_of_two_models(folder, lacking, held, tmp_path, capsys, monkeypatch):
+    width = np.load(folder / "passages.f16.npy").shape[1]
+    (tmp_path / "other_model.py").write_text(f"def embed(text):\n    return [1.0] * {width}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    whole = shutil.copytree(folder, tmp_path / "whole")
+    (folder / f"{lacking}.f16.npy").unlink()
+    for given in ([str(folder)], [str(whole), "--off-topic", str(folder)]):
+        assert main(["evaluate", *given, "--systems", "vector,bm25", "--embedder", "other_model:embed"]) == 1
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"{folder / held}.f16.npy exists, but {folder / lacking}.f16.npy does not" in said
 
 
 def test_standard_output_is_pure_json_when_it_is_asked_for(folder, capsys):

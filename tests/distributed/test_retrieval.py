@@ -110,6 +110,17 @@ def test_a_question_without_an_id_has_the_number_of_its_line(index: Path, tmp_pa
     assert [name for name, _, _ in run_of(tmp_path / "run.parquet")] == ["1", "3", "5"]
 
 
+def test_an_id_of_two_questions_is_refused_before_the_first_answer(index: Path, tmp_path: Path) -> None:
+    rows = [{"id": "2", "text": "Who?"}, {"text": "Which?"}]
+    queries, out = in_lines(rows, tmp_path / "queries.jsonl"), tmp_path / "run.parquet"
+    with pytest.raises(InvalidInputError, match=r"queries\.jsonl: ids must not repeat; lines 1 and 2 have '2'"):
+        retrieve(queries, index, out, workers=1, shards=2)
+    pq.write_table(pa.Table.from_pylist([*questions(3), *questions(2)[1:]]), tmp_path / "queries.parquet")
+    with pytest.raises(InvalidInputError, match=r"queries\.parquet: ids must not repeat; rows 1 and 3 have "):
+        retrieve(tmp_path / "queries.parquet", index, out, workers=1)
+    assert not list(tmp_path.glob("run*"))
+
+
 def test_what_cannot_be_asked_is_refused(index: Path, tmp_path: Path) -> None:
     queries = in_lines([{"text": "Who?"}, {"id": 5, "text": "Which?"}], tmp_path / "queries.jsonl")
     with pytest.raises(

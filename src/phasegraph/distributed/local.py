@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.files import file_digest
-from phasegraph._support.jsonl import objects_in, texts_in, with_metadata
+from phasegraph._support.jsonl import objects_in, objects_of, texts_in, with_metadata
 from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_count, file_error
 from phasegraph._support.vector_files import read_vectors
@@ -307,6 +307,25 @@ class RowFile:
         if self.starts is None:
             return Piece(self.path, first, last)
         return Piece(self.path, self.starts[first], self.starts[last], self.lines[first])
+
+    def check_ids(self) -> None:
+        """Raise InvalidInputError if an id repeats; the number of a JSON line is the id of a line without an ``id``.
+
+        Ids that are not strings are not checked.
+        """
+        rows: Iterable[tuple[int, Mapping[str, Any]]]
+        if self.starts is None:
+            arrow()
+            import pyarrow.parquet as pq
+
+            kind, rows = "rows", enumerate(pq.ParquetFile(self.path).read(columns=["id"]).to_pylist())
+        else:
+            kind, rows = "lines", ((line, {"id": str(line), **row}) for line, row in objects_of(self.path))
+        seen: dict[str, int] = {}
+        for place, row in rows:
+            name = row.get("id")
+            if isinstance(name, str) and seen.setdefault(name, place) != place:
+                raise file_error(self.path, None, f"ids must not repeat; {kind} {seen[name]} and {place} have {name!r}")
 
 
 def row_file(path: Path) -> RowFile:

@@ -213,7 +213,8 @@ def retrieve(
     ----------
     queries : path
         A ``.parquet`` file or a file of JSON lines with ``id`` and a question in ``text``, ``question`` or ``query``.
-        In JSON lines, the default ``id`` is the line number. A Parquet file may also have ``embedding``.
+        In JSON lines, the default ``id`` is the line number. Ids must not repeat. A Parquet file may also have
+        ``embedding``.
     index : path
         An index from :func:`~phasegraph.distributed.build_index` or ``phasegraph index``, or a saved retriever.
     out : path
@@ -245,6 +246,7 @@ def retrieve(
     edges = cuts(len(read_queries), shards, at_once, QUERIES_PER_SHARD)
     query_embedder(embeddings)
     k = check_count("k", k, minimum=1)
+    read_queries.check_ids()
     state = _state(target)
     folder = Path(work).absolute() if work is not None else place.with_name(f"{place.name}.work")
     folder.mkdir(parents=True, exist_ok=True)

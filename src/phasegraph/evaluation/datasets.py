@@ -189,7 +189,7 @@ def _vectors(file: Path, rows: int, lines_in: str, embed: Callable[[], Any] | No
     if embed is None:
         raise file_error(
             file, None,
-            "the file does not exist: write the embeddings to it, or let phasegraph evaluate compute them with "
-            "--embedder MODULE:OBJECT",
+            "the file does not exist: write the embeddings to it. phasegraph evaluate --embedder MODULE:OBJECT "
+            "computes them for its own run; other commands need the file",
         )  # fmt: skip
     return unit_rows(file, np.array(embed(), dtype=np.float32))

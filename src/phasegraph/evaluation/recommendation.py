@@ -121,7 +121,7 @@ class Recommendation:
 
 
 def recommend(
-    words: Gain, bm25: Gain, default: Gain, fusion: Gain, ahead: Gain, measure: str = "Recall@5"
+    words: Gain, bm25: Gain, over_bm25: Gain, default: Gain, fusion: Gain, ahead: Gain, measure: str = "Recall@5"
 ) -> Recommendation:
     """Choose the simplest method that no other method clearly beats: a gain is clear if its whole interval is above 0.
 
@@ -130,8 +130,10 @@ def recommend(
     words : Gain
         The gain of the better fusion of vectors and BM25 over vectors.
     bm25 : Gain
-        The gain of BM25 over that fusion if the fusion clearly beats vectors, else over vectors. BM25 alone is simpler
-        than the fusion: it is chosen unless the fusion clearly beats it.
+        The gain of BM25 over vectors.
+    over_bm25 : Gain
+        The gain of the fusion of `words` over BM25. BM25 alone is simpler than the fusion: if BM25 clearly beats
+        vectors, it is chosen unless the fusion clearly beats it.
     default : Gain
         The gain of the default over the best system without a walk.
     fusion : Gain
@@ -149,8 +151,8 @@ def recommend(
     Examples
     --------
     >>> level, worse = Gain("relative-words", "vector", 0.0, -0.02, 0.02), Gain("bm25", "vector", -0.2, -0.3, -0.1)
-    >>> behind = Gain("default", "vector", -0.04, -0.07, -0.01)
-    >>> recommend(level, worse, behind, Gain("rrf", "vector", 0.01, -0.01, 0.03), behind).choice
+    >>> behind, over = Gain("default", "vector", -0.04, -0.07, -0.01), Gain("relative-words", "bm25", 0.2, 0.1, 0.3)
+    >>> recommend(level, worse, over, behind, Gain("rrf", "vector", 0.01, -0.01, 0.03), behind).choice
     'vectors'
     """
     points = f"points of {measure}"
@@ -163,8 +165,10 @@ def recommend(
             "fusion", f"use {fusion.system}, a fixed fusion with the walk: {gain}; the default gains {default.text}"
         )
     walk = f"the walk adds nothing here (the default gains {default.text} over {default.over})"
-    if bm25.low > 0 or (words.low > 0 and bm25.high >= 0):
-        return Recommendation("bm25", f"BM25 alone is enough: it gains {bm25.text} {points} over {bm25.over}; {walk}")
+    if bm25.low > 0 and over_bm25.low <= 0:
+        gain = f"it gains {bm25.text} {points} over vectors"
+        beaten = f"the fusion {over_bm25.system} does not clearly beat BM25 ({over_bm25.text})"
+        return Recommendation("bm25", f"BM25 alone is enough: {gain}; {beaten}; {walk}")
     if words.low > 0:
         gain = f"{words.system} gains {words.text} {points} over vectors"
         return Recommendation("words", f"fuse vectors and BM25: {gain}; {walk}")
@@ -188,10 +192,11 @@ def recommendation_of(table: Table, measure: Measure = RECOMMENDED_BY) -> Recomm
     if len(table.queries) < LEAST_QUESTIONS:
         return Recommendation("undecided", _too_few(len(table.queries)))
     words = gain_of(table, best_of(table, FUSED_WORDS, measure), "vector", measure)
-    bm25 = gain_of(table, "bm25", words.system if words.low > 0 else "vector", measure)
+    bm25, over_bm25 = gain_of(table, "bm25", "vector", measure), gain_of(table, words.system, "bm25", measure)
     plain, fused = best_of(table, WITHOUT_WALK, measure), best_of(table, FUSED_WALK, measure)
     default, fusion = gain_of(table, "default", plain, measure), gain_of(table, fused, plain, measure)
-    return recommend(words, bm25, default, fusion, gain_of(table, fused, "default", measure), str(measure))
+    ahead = gain_of(table, fused, "default", measure)
+    return recommend(words, bm25, over_bm25, default, fusion, ahead, str(measure))
 
 
 def recommend_beside(gain: Gain, plain: Gain, ahead: Gain, questions: int, measure: str = "Recall@5") -> Recommendation:

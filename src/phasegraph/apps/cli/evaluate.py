@@ -51,7 +51,7 @@ from phasegraph.evaluation import Evaluation
 from phasegraph.evaluation import evaluate as measure_retrievers
 from phasegraph.evaluation.ablation import ablate, published_ablation
 from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
-from phasegraph.evaluation.datasets import Dataset, load_dataset
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import TWO, Answers, System, Table, compare, run_systems, run_within
 from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, PAGE_MEASURES, Measure
 from phasegraph.evaluation.predicted_answers import answer_table, read_answers
@@ -188,7 +188,7 @@ def compare_systems(
     inputs = ExperimentInput(
         whole, systems.fetch_k, graph=kept, progress=progress, tokenizer=systems.tokenizer, embedder=model
     )
-    off_topic = None if unanswered.off_topic is None else load_dataset(unanswered.off_topic, model=model)
+    off_topic = None if unanswered.off_topic is None else open_dataset(unanswered.off_topic, model=model)
     if off_topic is not None and kept is None:
         inputs = replace(inputs, graph=graph_of(whole, systems.tokenizer))  # build it once for both question sets
     printed = printed_measures(whole, further)

@@ -71,10 +71,13 @@ def open_dataset(
     """Load the data set of a folder.
 
     `span_overlap` is the fraction of a gold span that a relevant passage must cover; None means `default`. `model`
-    embeds the texts if the folder has no embeddings. Raise InvalidInputError if the folder is an index, or if
-    `span_overlap` is given, but no query is judged by spans.
+    embeds the texts if the folder has no embeddings. Raise InvalidInputError if the folder is an index, if
+    `span_overlap` is given, but no query is judged by spans, or if a model is given, but the folder has the embeddings
+    of either the passages or the queries alone.
     """
     check_dataset(folder)
+    if model is not None:
+        _check_embeddings(folder)
     if span_overlap is None:
         return load_dataset(folder, share=default, model=model)
     dataset = load_dataset(folder, share=span_overlap, model=model)
@@ -83,6 +86,17 @@ def open_dataset(
             f"--span-overlap has no effect: no query of {dataset.name} is judged by spans; leave it out"
         )
     return dataset
+
+
+def _check_embeddings(folder: Path) -> None:
+    """Raise InvalidInputError if only one of a data set's two files of embeddings exists; the other needs its model."""
+    files = folder / "passages.f16.npy", folder / "queries.f16.npy"
+    held, lacking = sorted(files, key=Path.is_file, reverse=True)
+    if held.is_file() and not lacking.is_file():
+        raise InvalidInputError(
+            f"{held} exists, but {lacking} does not, and the model of --embedder may differ from the model of the "
+            "existing file: write the missing file with the same model, or move the existing file away"
+        )
 
 
 def only_with(given: Sequence[str], option: str) -> dict[str, Any]:
