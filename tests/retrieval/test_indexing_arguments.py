@@ -13,7 +13,7 @@ from phasegraph.retrieval.indexing import Indexing
 
 @pytest.mark.parametrize("record", [("a", "b", "c"), SimpleNamespace(nodes=[]), {"id": "a"}])
 def test_triples_in_another_form_are_refused_with_the_right_form(record: object) -> None:
-    said = rf"triples must be \{{'PASSAGE ID': .* contains a {type(record).__name__}; extractions_of .* converts graph"
+    said = rf"list contains a {type(record).__name__}\. For LangChain's graph documents, use langchain_phasegraph\.extr"
     with pytest.raises(InvalidTypeError, match=said):
         Indexing(triples=[Extraction("a"), record])
 

@@ -55,7 +55,7 @@ def test_agents_refuse_by_the_confidence_only_if_it_knows_vectors(folder, model)
     view = Served(folder, model, filters={"": None}).views[""]
     said = mcp_server(view).instructions
     assert (f"below {UNLIKELY}, say that the answer is unknown" in said) == (model is not None)
-    assert ("do not refuse because of it" in said) == (model is None)
+    assert ("do not refuse because the confidence is low" in said) == (model is None)
 
 
 @pytest.mark.parametrize("guide", ["serving", "inspector"])

@@ -258,7 +258,7 @@ def refused_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     replacement = _REPLACED.get(name, "")
     if replacement.partition("=")[0] in known:
         return InvalidTypeError(f"unexpected argument {name!r}; did you mean {replacement}?")
-    if name == "id_key":  # no other argument of a peer resembles one of ours
+    if name == "id_key":  # () leads to the page that describes it, not to a similar name such as title_key
         return unexpected_argument(name, ())
     return unexpected_argument(name, known)
 

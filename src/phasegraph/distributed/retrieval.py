@@ -133,14 +133,12 @@ class Answering:
 
 def question_of(row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the id and the text of a question in a row; raise an error that names the question if it is invalid."""
-    name = row.get("id")
+    name, asked = row.get("id"), next((row[key] for key in QUESTION if row.get(key) is not None), None)
     if not isinstance(name, str) or not name:
-        asked = next((row[key] for key in QUESTION if row.get(key) is not None), None)
         raise InvalidTypeError(f"the id of a question must be a non-empty string; got {name!r} for {asked!r:.80}")
-    given = next((row[key] for key in QUESTION if row.get(key) is not None), None)
-    if not isinstance(given, str) or not given.strip():
-        raise InvalidInputError(f"question {name!r} must have text under {', '.join(QUESTION)}; got {given!r:.80}")
-    return name, check_query(given)
+    if not isinstance(asked, str) or not asked.strip():
+        raise InvalidInputError(f"question {name!r} must have text under {', '.join(QUESTION)}; got {asked!r:.80}")
+    return name, check_query(asked)
 
 
 def answer_schema() -> Any:

@@ -199,7 +199,7 @@ def read_files(path: str | Path, *, progress: Progress | None = None, without: C
     -----
     Hidden files, links, and files that a ``.phasegraphignore`` excludes are skipped. A ``.phasegraphignore`` has the
     syntax of ``.gitignore`` and applies to its folder and all folders below. Archives in a folder are read, but
-    archives in archives are skipped. If the lines of a JSONL file have an ``id``, each line is a passage. All other
+    archives in archives are skipped. If the first line of a JSONL file has an ``id``, each line is a passage. All other
     files are cut into passages.
     """
     return FolderReader(path, without).read(progress)

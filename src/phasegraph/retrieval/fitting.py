@@ -121,8 +121,8 @@ def calibration_queries(
 def check_found(answers: Sequence[tuple[str, Sequence[Ranking]]], relevant: Mapping[str, Collection[str]], /) -> None:
     """Raise InvalidInputError if `relevant` contains ids, and no answer to any query contains such an id.
 
-    `answers` pairs each query with its rankings. The two sets of ids then name
-    passages differently, or the sources return too few hits.
+    `answers` pairs each query with its rankings. If no id matches, `relevant` uses other ids than the sources, or the
+    sources return too few hits.
     """
     wanted = sorted({one for ids in check_relevant(relevant).values() for one in ids})
     found = {name: None for _, rankings in answers for ranking in rankings for name in ranking.ids}

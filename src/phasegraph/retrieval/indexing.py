@@ -35,8 +35,8 @@ class Indexing:
             if not isinstance(record, Extraction):
                 raise InvalidTypeError(
                     "triples must be {'PASSAGE ID': [(subject, predicate, object)]} or a list of Extraction, but the "
-                    f"list contains a {type(record).__name__}; extractions_of in langchain_phasegraph converts graph "
-                    "documents"
+                    f"list contains a {type(record).__name__}. For LangChain's graph documents, use "
+                    "langchain_phasegraph.extractions_of"
                 )
 
 

@@ -284,8 +284,8 @@ def check_folder(out: Path, corpus: Path, *, may_replace: bool) -> None:
     """Raise if `out` contains anything but an index; ask for confirmation before an index is replaced."""
     if (out / STATE).is_file():
         raise InvalidInputError(
-            f"{out}: the folder belongs to phasegraph index --sync or to a retriever: name a new folder, or update it "
-            f"with phasegraph index {corpus} --out {out} --sync"
+            f"{out}: the folder belongs to phasegraph index --sync or to a retriever: name a new folder. If index "
+            f"--sync wrote it, you can update it with phasegraph index {corpus} --out {out} --sync"
         )
     if not (out / MANIFEST).is_file():
         check_empty(out)

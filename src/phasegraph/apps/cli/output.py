@@ -71,9 +71,9 @@ def open_dataset(
     """Load the data set of a folder.
 
     `span_overlap` is the fraction of a gold span that a relevant passage must cover; None means `default`. `model`
-    embeds the texts if the folder has no embeddings. Raise InvalidInputError if the folder is an index, if
-    `span_overlap` is given, but no query is judged by spans, or if a model is given, but the folder has the embeddings
-    of either the passages or the queries alone.
+    embeds the texts if the folder has no embeddings. Raise InvalidInputError in three cases: the folder is an index;
+    `span_overlap` is given, but no query is judged by spans; or `model` is given, but only one of the two embedding
+    files exists.
     """
     check_dataset(folder)
     if model is not None:

@@ -95,7 +95,9 @@ def _check_access(
 
 
 def _configure_log(level: str) -> None:
-    """Write log records to standard error, each once and on one line; raise BadParameter if `level` is unknown.
+    """Write each log record once to standard error; raise BadParameter if `level` is unknown.
+
+    A record is one line, except for a traceback at the level debug.
 
     Below the level warning, only phasegraph's own records are written, because records of other libraries may contain
     questions. A library that sets the level of its own logger is an exception.

@@ -22,8 +22,9 @@ BY_VECTORS = (
     f"below {UNLIKELY}, say that the answer is unknown instead of guessing."
 )
 BY_WORDS = (
-    "The confidence, in [0, 1], only ranks questions by the words that their passages contain, and can be near 0 for a "
-    "right answer: read the passages to decide whether they contain the answer, and do not refuse because of it."
+    "The confidence, in [0, 1], only ranks questions by the words that their passages contain. It can be near 0 for a "
+    "right answer. Read the passages to decide whether they contain the answer; do not refuse because the confidence "
+    "is low."
 )
 """The further instructions for a search with and without vectors."""
 FIELDS = MappingProxyType(

@@ -145,8 +145,8 @@ def evaluate(
 
     For each measure, the row best-simple shows the best value of the simple systems. These are vectors alone, BM25
     alone, and the fusions that the frameworks offer, of two or three of vectors, BM25 and the walk. The last line
-    recommends plain vectors, a fusion or the default, from the figures and their intervals. PageRecall, Pages and MRR
-    are measured if questions have the field pages, and passages the field source.
+    recommends plain vectors, BM25, a fusion or the default; with fewer than 40 questions, it recommends nothing.
+    PageRecall, Pages and MRR are measured if questions have the field pages, and passages the field source.
 
     With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause. If
     the folder has no embeddings, the model also embeds the passages and the questions.

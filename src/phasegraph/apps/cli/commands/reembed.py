@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from phasegraph.apps.cli.options import SyncedFolder
-
 
 def reembed(
-    folder: SyncedFolder,
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="A folder written by index --sync.", exists=True, file_okay=False),
+    ],
     embedder: Annotated[
         str,
         typer.Option(metavar="NAME|MODULE:OBJECT", help="The new model: minilm, fastembed, or your own object."),

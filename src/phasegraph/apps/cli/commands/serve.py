@@ -57,7 +57,9 @@ def serve(
     max_requests_per_tenant: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Maximum number of concurrent requests per tenant; default: a quarter of --max-requests."
+            min=1,
+            help="Maximum number of concurrent requests per tenant; default: a quarter of --max-requests, at least 1 "
+            "(with one tenant: all).",
         ),
     ] = None,
     max_connections: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent connections.")] = 512,
