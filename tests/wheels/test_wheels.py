@@ -208,7 +208,7 @@ def test_the_command_line_indexes_searches_and_measures(installed: Path, tmp_pat
     assert "default" in run([command, "evaluate", "tiny", "--systems", "vector,graph,default"], tmp_path)
     (tmp_path / "my_rag.py").write_text("def search(question):\n    return ['p00', 'p01']\n", encoding="utf-8")
     write_jsonl(tmp_path / "judged.jsonl", [{"question": "Who?", "relevant": ["p01"]}])
-    assert "50.0 [50, 50]" in run([command, "evaluate", "judged.jsonl", "--retriever", "my_rag:search"], tmp_path)
+    assert "50.0" in run([command, "evaluate", "judged.jsonl", "--retriever", "my_rag:search"], tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +232,7 @@ def test_the_core_needs_nothing_but_numpy_and_scipy(core: Path, tmp_path: Path) 
     }
     assert run([programs / "phasegraph", "--version"], tmp_path).startswith("phasegraph ")
     program = "from phasegraph.evaluation import evaluate; print(evaluate(lambda q: ['a'], {'Who?': ['a']}))"
-    assert "100.0 [100, 100]" in run([programs / "python", "-c", program], tmp_path)
+    assert "100.0" in run([programs / "python", "-c", program], tmp_path)
     done = subprocess.run([programs / "phasegraph", "index"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "pip install 'phasegraph[cli]'" in done.stderr
