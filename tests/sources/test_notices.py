@@ -192,7 +192,7 @@ def test_many_threads_are_told_once(source, logged):
 
     with pytest.warns(PhasegraphWarning, match="5 times in a row") as caught:
         ask_often()
-    assert len(caught) == 2
+    assert [one.category for one in caught].count(PhasegraphWarning) == 2  # garbage of other tests may warn, too
     assert [level for level, _ in logged()] == ["WARNING", "WARNING"]
 
 
