@@ -100,7 +100,7 @@ def _configure_log(level: str) -> None:
     A record is one line, except for a traceback at the level debug.
 
     Below the level warning, only phasegraph's own records are written, because records of other libraries may contain
-    questions. A library that sets the level of its own logger is an exception.
+    questions. If a library sets the level of its own logger, its records are still written.
     """
     if level not in _LEVELS:
         raise typer.BadParameter(f"--log-level must be {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}; got {level!r}")

@@ -265,7 +265,7 @@ def web_app(
 
     `views` maps the token of each caller to its view; without tokens, the only key is "". `names` maps the token of
     each caller to a name for the log. If the logger ``phasegraph`` has the level INFO or lower now, the application
-    logs each request. The other parameters are those of :class:`Gate`.
+    logs each request. :class:`Gate` describes the other parameters.
 
     The application answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``),
     ``GET /health``, and MCP at ``/mcp``.
