@@ -27,7 +27,8 @@ from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
 from phasegraph.apps.server.turns import BusyError, Turns
-from phasegraph.apps.server.view import View, aside
+from phasegraph.apps.server.json_answers import aside
+from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import Gate, check_token, web_app
 from phasegraph.errors import InvalidInputError
 from phasegraph.sources.workers import SPENT
