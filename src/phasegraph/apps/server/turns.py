@@ -21,7 +21,7 @@ _ABOVE, _REST = 1.25, 3.0
 """A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
 _LONG, _LEAST_LONG = 2.0, 0.1
 """A request is long above `_LONG` times the median of the tenants' usual times, and above `_LEAST_LONG` seconds."""
-_MOST_SHARES = 4.0
+_MOST_SHARES = 1.0
 """Maximum processor time of one tenant that counts in the average, in fair shares of one processor."""
 _REQUEST = 0.002
 """Processor seconds that the event loop needs for a request, in addition to the time of the worker threads."""
