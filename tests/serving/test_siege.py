@@ -26,8 +26,8 @@ from tests.serving.conftest import TOKENS, command, embed, running, told_address
 from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
-from phasegraph.apps.server.turns import BusyError, Turns
 from phasegraph.apps.server.json_answers import aside
+from phasegraph.apps.server.turns import BusyError, Turns
 from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import Gate, check_token, web_app
 from phasegraph.errors import InvalidInputError
@@ -554,6 +554,9 @@ def test_one_flood_hides_no_other():
     turns = Turns(4, each=2, now=lambda: 0.0)
     turns._asked.update(flood=(1e4, 0.0), other=(15.0, 0.0), few=(0.1, 0.0), more=(0.1, 0.0))
     assert turns._heavy() == {"flood", "other"}
+    turns._asked = {name: (seconds, 0.0) for name, seconds in {"flood": 6.5, **dict.fromkeys("abc", 2.5)}.items()}
+    turns._asked.update(dict.fromkeys("wxyz", (1.0, 0.0)))
+    assert turns._heavy() == {"flood", *"abc"}
     turns._asked = {"flood": (1e4, 0.0)}
     assert turns._heavy() == set(), "without other tenants, there is nobody to protect"
 

@@ -26,7 +26,7 @@ _log = logging.getLogger("phasegraph")
 
 
 class Answering(Protocol):
-    """The interface of an object that has the answers of each caller, such as a :class:`Served`."""
+    """The interface of an object with the answers of each caller, such as a :class:`Served`."""
 
     @property
     def views(self) -> Mapping[str, Answers]:
@@ -38,20 +38,20 @@ class Answering(Protocol):
 def answer_process(make: Callable[[], Answering], concurrent: int) -> Iterator[dict[str, Answers]]:
     """Start a process that calls `make` and answers requests; yield its answers by caller, and stop it at the end.
 
-    `make` must be picklable; an error that it raises is raised here. The process answers `concurrent` requests at once.
-    If the process ends, the requests that it had fail with StoreError, and a new process is started.
+    `make` must be picklable; an error that it raises is raised here, too. The process answers `concurrent` requests at
+    once. If the process ends, its current requests fail with StoreError, and a new process is started.
     """
-    restarting = _Restarting(make, concurrent)
+    process = _AnswerProcess(make, concurrent)
     try:
-        yield {caller: _Remote(restarting, caller, vectors) for caller, vectors in restarting.now.has_vectors.items()}
+        yield {caller: _RemoteAnswers(process, caller, vectors) for caller, vectors in process.now.has_vectors.items()}
     finally:
-        restarting.now.stop()
+        process.now.stop()
 
 
-class _Remote:
+class _RemoteAnswers:
     """The answers to one caller, computed by the other process."""
 
-    def __init__(self, process: _Restarting, caller: str, has_vectors: bool) -> None:
+    def __init__(self, process: _AnswerProcess, caller: str, has_vectors: bool) -> None:
         self._process, self._caller, self.has_vectors = process, caller, has_vectors
 
     def answer(self, method: str, body: bytes) -> str:
@@ -59,8 +59,8 @@ class _Remote:
         return self._process.answer(self._caller, method, body)
 
 
-class _Restarting:
-    """A process that computes answers, or its successor."""
+class _AnswerProcess:
+    """The process that computes the answers; if it ends, a new process takes its place (`now`)."""
 
     def __init__(self, make: Callable[[], Answering], concurrent: int) -> None:
         self._start = partial(_Process, make, concurrent)
@@ -68,17 +68,12 @@ class _Restarting:
         self.now = self._start()
 
     def answer(self, caller: str, method: str, body: bytes) -> str:
-        process = self.now
-        connection = process.free.get()
+        """Answer a request of a caller; its processor time is added to the list in :data:`SPENT`."""
+        process, connection = self._sent((caller, method, body))
         try:
-            connection.send((caller, method, body))
             value, error, seconds = connection.recv()
         except (EOFError, OSError) as ended:
-            with self._lock:
-                if self.now is process:
-                    code = process.stop()
-                    _log.error("the process that computes the answers ended (exit code %s); it is started again", code)
-                    self.now = self._start()
+            self._replace(process)
             raise StoreError("the process that computes the answers ended; a new process was started") from ended
         finally:
             process.free.put(connection)
@@ -88,6 +83,25 @@ class _Restarting:
             raise error
         found: str = value
         return found
+
+    def _sent(self, request: tuple[str, str, bytes]) -> tuple[_Process, Connection]:
+        """Send a request; return the process that has received it, and the connection on which it will answer."""
+        while True:
+            process = self.now
+            connection = process.free.get()
+            try:
+                connection.send(request)
+                return process, connection
+            except OSError:  # the process ended before it received the request
+                process.free.put(connection)
+                self._replace(process)
+
+    def _replace(self, ended: _Process) -> None:
+        with self._lock:
+            if self.now is ended:
+                code = ended.stop()
+                _log.error("the process that computes the answers ended (exit code %s); starting a new process", code)
+                self.now = self._start()
 
 
 class _Process:
@@ -101,13 +115,16 @@ class _Process:
         self._process.start()
         for connection in theirs:
             connection.close()  # so that the end of the process closes the pair
-        self.free: SimpleQueue[Connection] = SimpleQueue()
         try:
             self.has_vectors, error = pairs[0][0].recv()
         except EOFError:
             raise StoreError(f"the process that computes the answers ended (exit code {self.stop()})") from None
+        except BaseException:
+            self.stop()
+            raise
         if error is not None:
             raise error
+        self.free: SimpleQueue[Connection] = SimpleQueue()
         for connection, _ in pairs:
             self.free.put(connection)
 
@@ -120,9 +137,8 @@ class _Process:
 
 def _work(make: Callable[[], Answering], connections: list[Connection]) -> None:
     """Answer the requests of each connection in a thread of its own until the server's process closes it."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches both processes, and the server's process stops this one
+    for number in (signal.SIGINT, signal.SIGTERM):  # a signal may reach both processes; this process ends last
+        signal.signal(number, signal.SIG_IGN)
     made, error = outcome_of(make)
     if error is not None:
         connections[0].send((None, portable(error)))
