@@ -597,7 +597,7 @@ def test_a_request_goes_to_a_worker_thread_once(index, monkeypatch):
 def test_a_tenant_that_is_limited_does_not_look_modest():
     clock = [0.0]
     turns = Turns(4, each=1, queue=1, now=lambda: clock[0])
-    used(turns, clock, floods=1.0, few=3.0, other=3.0)
+    used(turns, clock, floods=0.5, few=1.5, other=1.5)
 
     async def run():
         leave, now = asyncio.Event(), []

@@ -484,7 +484,7 @@ def _work(line: Connection) -> None:
         except (EOFError, OSError):
             return
         try:
-            found: Spent | BaseException = spent(task, arguments)
+            found: Spent | BaseException | None = spent(task, arguments)
         except Exception as error:  # noqa: BLE001 - sent to the main process
             found = portable(error)
         try:
