@@ -8,7 +8,7 @@ from phasegraph._support.progress import with_progress
 from phasegraph._support.question_vector import aquestion_vector, question_vector
 from phasegraph._support.recent import Recent
 from phasegraph._support.renamed import accepts_old_names, new_name, old_names, renamed_arguments
-from phasegraph._support.validation import LONGEST_QUERY, check_count, check_query, known_arguments, refused_argument
+from phasegraph._support.validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import warn
 from phasegraph.ranking import SUMMARY_PREFIX
@@ -172,13 +172,13 @@ __all__ = [
     "plain_hit",
     "question_vector",
     "read_kept",
-    "refused_argument",
     "renamed_arguments",
     "resolve_id",
     "search_of",
     "shown",
     "step_back",
     "turn",
+    "unexpected_argument",
     "version_attribute",
     "warn",
     "warn_without_text",

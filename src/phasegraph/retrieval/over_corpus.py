@@ -250,7 +250,7 @@ class FusedPassages(KeptPassages):
         for name in names:
             made._by_name[name].deletions.belong_to_retriever(warned)
         if store is not None:
-            made._by_name["graph"].additions = Additions(["vector"])
+            made._by_name["graph"].additions = Additions("vector")
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -286,9 +286,9 @@ class FusedPassages(KeptPassages):
 
         place, corpus = Path(path), self._corpus
         if corpus is None or place.is_file() or (place.suffix == ".json" and not place.is_dir()):
-            is_clear = place.exists() or place.suffix != ""
+            names_a_file = place.exists() or place.suffix != ""
             self._save_pipeline(place)
-            if not is_clear:
+            if not names_a_file:
                 warn(_PIPELINE_ONLY.format(name=place.name, place="sources"))
             return
         corpus = self._changing()

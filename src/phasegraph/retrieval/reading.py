@@ -335,5 +335,7 @@ def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
         return [{"id": str(name), "score": value} for name, value in answer.items()]
     if isinstance(answer, bytes | Mapping) or not isinstance(answer, Iterable):
         said = f"a dict of {list(answer)!r:.50}" if isinstance(answer, Mapping) else type(answer).__name__
+        if inspect.iscoroutine(answer):
+            answer.close()  # otherwise Python warns that it was never awaited
         raise MalformedAnswerError(f"a retriever must return a list of {hits}, {EXPECTED}; got {said}")
     return drained(answer)

@@ -65,7 +65,7 @@ BESIDE_RETRIEVERS = ("folder", "retriever", "corpus", "id_key", "measures", "jso
 MRR = Measure("MRR", 10)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SystemOptions:
     """The options of ``phasegraph evaluate`` under the heading "Systems": the systems and how they search."""
 
@@ -95,7 +95,7 @@ class RetrieverOptions:
     id_key: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureOptions:
     """The options under the heading "Measures": the measures, and the queries and passages that they read."""
 

@@ -439,7 +439,7 @@ class Folder:
         if not (self.path / STATE).is_file():
             check_exists(self.path)
             names = {one.name for one in self.path.glob("*")}
-            if INSIDE in names and all(one == INSIDE or _is_passing(one) for one in names):
+            if INSIDE in names and all(one == INSIDE or _is_temporary(one) for one in names):
                 advice = "if the creation of the folder was interrupted, delete the folder"
             elif MANIFEST in names:
                 advice = (
@@ -516,14 +516,14 @@ def _forget(directory: Path) -> None:
     shutil.rmtree(directory)
 
 
-def _is_passing(name: str) -> bool:
+def _is_temporary(name: str) -> bool:
     """Return True for the name of a lock file, or of a temporary folder of a build."""
     return name == LOCK or name.startswith(BUILDING)
 
 
 def check_new(path: Path) -> None:
     """Raise InvalidInputError if the folder exists and is not empty."""
-    if path.is_dir() and not all(_is_passing(one.name) for one in path.iterdir()):
+    if path.is_dir() and not all(_is_temporary(one.name) for one in path.iterdir()):
         raise InvalidInputError(
             f"path must be a new or empty folder; {str(path)!r} contains files (to open an existing folder, use load())"
         )

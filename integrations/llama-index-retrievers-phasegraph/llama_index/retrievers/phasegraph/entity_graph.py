@@ -49,7 +49,7 @@ from phasegraph.retrieval import (
     known_arguments,
     parameters_of,
     plain_evidence,
-    refused_argument,
+    unexpected_argument,
     with_hits,
 )
 
@@ -135,7 +135,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         from phasegraph.graph import EntityGraph, GraphSource, not_a_graph, prepare
 
         for name in unknown:
-            raise refused_argument(name, parameters_of(EntityGraphRetriever) - {"unknown"})
+            raise unexpected_argument(name, parameters_of(EntityGraphRetriever) - {"unknown"})
         super().__init__(callback_manager)
         embedder, self._embed_model = NODES.model_of(embed_model), embed_model
         source = graph
