@@ -168,6 +168,11 @@ def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
         (["g", "Who?", "--embedder", "my_model:embed"], 1, "--embedder needs an index with embeddings"),
         (["kept", "Who?", "--embedder", "my_model:number"], 1, "--embedder must name an embedding model of LangChain"),
         (["kept", "Who?", "--embedder", "my_model:narrow"], 1, "the query's embedding must have shape"),
+        (
+            ["kept", "Who?", "--embedder", "my_model:LangChain"],
+            2,
+            "my_model:LangChain is a class: name an instance or a function, such as my_model:model",
+        ),
         (["kept", "Who?", "--embedder", "my_model"], 2, "must be minilm, fastembed or MODULE:OBJECT"),
         (["g", "Who?", "--json", "no/where.json"], 1, "--json: the folder of no/where.json must exist"),
     ],

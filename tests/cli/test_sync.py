@@ -382,6 +382,14 @@ def test_questions_with_the_model_of_the_passages_are_answered(files, capsys) ->
     assert "was embedded with Other two, but the given model is Counting one" in capsys.readouterr().err
 
 
+def test_a_class_that_retrieve_makes_a_model_of_is_named_as_the_model(files, capsys) -> None:
+    sync(files, "--embedder", "sync_models:one")
+    Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
+    command = ["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", "--embedder", "sync_models:Other"]
+    assert main(command) == 1
+    assert "'out' was embedded with Counting one, but the given model is Other two" in capsys.readouterr().err
+
+
 def test_a_warning_is_one_line(files) -> None:
     sync(files)
     code = "import sys; from phasegraph.apps.cli import main; sys.exit(main())"
@@ -474,8 +482,13 @@ def test_a_retrievers_folder_is_listed_and_deleted_from_and_not_embedded(files, 
     assert json.loads(capsys.readouterr().out) == {"0.md": 2, "1.md": 2}
     assert main(["delete", "made", "--where", "source=1.md"]) == 0
     assert PhaseGraphRetriever.load("made", model).ids() == ["p0", "p2"]
-    assert main(["reembed", "made", "--embedder", "sync_models:one"]) == 1
-    assert "created by a retriever of langchain" in capsys.readouterr().err
+    one = ["--embedder", "sync_models:one"]
+    for given in (
+        ["reembed", "made", *one],
+        *(["index", "notes", "--out", "made", "--sync", *more] for more in (one, [])),
+    ):
+        assert main(given) == 1
+        assert "made: the folder was created by a retriever of langchain" in capsys.readouterr().err
     with pytest.raises(InvalidInputError, match="created by a retriever of langchain"):
         PassageFolder.open("made").sync_files([])
 

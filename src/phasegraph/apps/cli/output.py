@@ -294,7 +294,7 @@ def load_object(text: str, option: str) -> object:
 def load_model(text: str | None) -> object | None:
     """Load an embedding model by its name (:data:`~phasegraph.embedding.EMBEDDERS`) or from ``module:object``.
 
-    Return None if `text` is None. Raise BadParameter if there is no such model.
+    Return None if `text` is None. Raise BadParameter if there is no such model, or if the object is a class.
     """
     if text is None:
         return None
@@ -304,7 +304,12 @@ def load_model(text: str | None) -> object | None:
     if ":" not in text:
         like = did_you_mean(text, EMBEDDERS)
         raise typer.BadParameter(f"--embedder must be {', '.join(EMBEDDERS)} or MODULE:OBJECT; got {text!r}{like}")
-    return load_object(text, "--embedder")
+    model = load_object(text, "--embedder")
+    if isinstance(model, type):
+        raise typer.BadParameter(
+            f"--embedder: {text} is a class: name an instance or a function, such as {text.partition(':')[0]}:model"
+        )
+    return model
 
 
 def embed_with(model: object) -> Embed | None:

@@ -75,7 +75,7 @@ class FileSync:
         """Open the folder, and check that it fits the options; None if there is no folder yet."""
         if not (self.out / STATE).is_file():
             return None
-        folder = PassageFolder.open(self.out, self._model)
+        folder = PassageFolder.open(self.out, self._model, own=True)
         settings = folder.corpus.settings
         known = str(settings.get(FILES, self._files))
         same = known == self._files or Path(known).resolve() == self._reader.root.resolve()
