@@ -89,6 +89,7 @@ def test_it_prints_passages_titles_words_and_paths(index, capsys):
     assert main(["search", str(index), QUESTION]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"{QUESTION}\n  confidence 0.")
+    assert ", without vectors (the folder has none)\n" in printed
     assert "1. p" in printed
     assert "'Lord Byron': score 0." in printed
     assert "*Ada* *Lovelace* was the daughter of Lord Byron" in printed
@@ -108,7 +109,9 @@ def test_with_the_model_the_nearest_passages_are_fused_too(with_vectors, capsys,
     state = asked(capsys, with_vectors, QUESTION, "--embedder", f"my_model:{model}")
     assert {one["source"] for passage in state["passages"] for one in passage["sources"]} == {"graph", "vector"}
     assert main(["search", str(with_vectors), QUESTION]) == 0
-    assert "searched by names and words only: --embedder also uses" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "searched by names and words only: --embedder also uses" in printed
+    assert ", without vectors (they need --embedder)\n" in printed
 
 
 def test_it_answers_as_explain_does_with_the_same_lists(with_vectors, folder, capsys):
