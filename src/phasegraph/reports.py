@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
@@ -72,10 +72,7 @@ class SourceReport:
 
     def calibrated(self, tier: str, out_of_range_share: float = 0.0) -> SourceReport:
         """Return a copy of the report with the calibration `tier` and the given `out_of_range_share`."""
-        return SourceReport(
-            self.source, self.status, self.reason, self.error_class, self.milliseconds, self.hits, self.dropped, tier,
-            self.missing, self.notes, out_of_range_share,
-        )  # fmt: skip
+        return replace(self, calibration=tier, out_of_range_share=out_of_range_share)
 
     @property
     def drifted(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from phasegraph.reports import SourceReport
@@ -27,8 +28,4 @@ def with_notes(
 def _noted(report: SourceReport, first: str, notes: Sequence[str]) -> SourceReport:
     if not first and not any(notes):
         return report
-    return SourceReport(
-        report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
-        report.dropped, report.calibration, report.missing, tuple(filter(None, (first, *report.notes, *notes))),
-        report.out_of_range_share,
-    )  # fmt: skip
+    return replace(report, notes=tuple(filter(None, (first, *report.notes, *notes))))
