@@ -158,7 +158,7 @@ def test_the_list_of_commands_has_the_first_paragraph_of_each_help(name) -> None
 
 
 def test_the_help_of_evaluate_groups_the_options_as_its_code_does() -> None:
-    """An option that is missing in a panel would be listed under a heading of its own kind."""
+    """The help lists an option that is missing in a panel under the heading "Options"."""
     groups = [
         evaluating.SystemOptions, evaluating.RetrieverOptions, evaluating.MeasureOptions,
         evaluating.UnansweredOptions, evaluating.OutputOptions,
