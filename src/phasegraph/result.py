@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -209,16 +210,28 @@ class Result:
             head = f"{len(self)} of {len(self.candidates)} candidates, confidence {sure}{first}"
         else:
             head = f"no results: {WHY_EMPTY.get(self.reason, 'k is 0')}; confidence {sure}"
-        lines = [head, *map(self._headline, range(min(len(self), PRINTED)))]
+        lines = [head, *self._headlines(range(min(len(self), PRINTED)))]
         return "\n".join([*lines, *(legible(f"warning: {line}") for line in self.warnings)])
 
+    def _headlines(self, positions: Iterable[int]) -> list[str]:
+        """Return a line about the result at each position (from 0): label, ranks and path.
+
+        The id follows the label if several results have the same label, such as the title of their document.
+        """
+        rankings, lines = self.candidates.rankings, []
+        read = _reader(rankings)
+        labels = [label_of(name, *read(name)) for name in self.ids]
+        repeated = {label for label, count in Counter(labels).items() if count > 1}
+        for position in positions:
+            name, label = self.ids[position], labels[position]
+            ranks = {one.source: _standing(one, name)[0] for one in rankings}
+            walk = next(filter(None, (_walk(one, name) for one in rankings)), None)
+            way = [] if walk is None else way_of(walk["path"], path_labels(walk["path"], read))
+            lines.append(line_of(position + 1, f"{label} ({name})" if label in repeated else label, ranks, way))
+        return lines
+
     def _headline(self, position: int) -> str:
-        """Return a line about the result at `position` (from 0): label, ranks and path."""
-        name, read = self.ids[position], _reader(self.candidates.rankings)
-        ranks = {one.source: _standing(one, name)[0] for one in self.candidates.rankings}
-        walk = next(filter(None, (_walk(one, name) for one in self.candidates.rankings)), None)
-        way = [] if walk is None else way_of(walk["path"], path_labels(walk["path"], read))
-        return line_of(position + 1, label_of(name, *read(name)), ranks, way)
+        return self._headlines([position])[0]
 
     @property
     def confidence_evidence(self) -> ConfidenceEvidence:

@@ -673,7 +673,7 @@ class CorpusSuite:
         retriever = self.made(self.documents(range(6)), k=3)
         retriever.save(tmp_path / "a")
         self.add(retriever, self.documents([7]))
-        with pytest.raises(InvalidInputError, match=r"'a' already contains a saved retriever.*json"):
+        with pytest.raises(InvalidInputError, match=r"[/\\]a' already contains a saved retriever.*json"):
             retriever.save(tmp_path / "a")  # the folder would lack the added passage
         assert len(self.opened(tmp_path / "a").ids()) == 6
 
@@ -700,7 +700,7 @@ class CorpusSuite:
 
     def test_a_file_receives_only_the_pipeline_and_is_not_opened_as_a_folder(self, tmp_path: Path) -> None:
         self.made(self.documents(range(4)), k=3).save(tmp_path / "new" / "fitted.json")
-        with pytest.raises(IntegrityError, match=r"'fitted\.json' is a file.*pipeline="):
+        with pytest.raises(IntegrityError, match=r"fitted\.json' is a file.*pipeline="):
             self.opened(tmp_path / "new" / "fitted.json")
         assert self.made(self.documents(range(4)), pipeline=tmp_path / "new" / "fitted.json").fitted_pipeline.k == 3
 

@@ -198,7 +198,7 @@ class FusedPassages(KeptPassages):
         cls._framework.check_model(model)
         if Path(path).is_file():
             raise IntegrityError(
-                f"{Path(path).name!r} is a file, and not the folder of a retriever. If save() wrote the file, it "
+                f"{str(path)!r} is a file, and not the folder of a retriever. If save() wrote the file, it "
                 "contains only a fitted pipeline: give it as pipeline= when you create a retriever, or call "
                 "load_pipeline()"
             )
@@ -297,7 +297,7 @@ class FusedPassages(KeptPassages):
             return
         if (place / STATE).is_file():
             raise InvalidInputError(
-                f"{place.name!r} already contains a saved retriever, whose passages may differ: choose a new or empty "
+                f"{str(place)!r} already contains a saved retriever, whose passages may differ: choose a new or empty "
                 "folder, or a path that ends in .json to write only the pipeline"
             )
         store = corpus.state.store

@@ -332,7 +332,9 @@ def evaluate_retrievers(
     check_outputs(json=json_to, rows=rows_to)
     given = {name: load_object(name, "--retriever") for name in dict.fromkeys(names)}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*none of the .* ids it returned", category=PhasegraphWarning)
+        warnings.filterwarnings(
+            "ignore", message=r".*: none of the \d+ returned ids is judged", category=PhasegraphWarning
+        )
         found = measure_retrievers(given, judged, corpus=corpus, measures=further, id_key=id_key, progress=progress)
     to = write_json(found.to_dict(), json_to)
     if rows_to is not None:

@@ -448,7 +448,7 @@ class Folder:
                 )
             else:
                 advice = "check the path"
-            raise IntegrityError(f"{self.path.name!r} is not a folder of a retriever: it has no {STATE}; {advice}")
+            raise IntegrityError(f"{str(self.path)!r} is not a folder of a retriever: it has no {STATE}; {advice}")
         return read_document(self.path / STATE, KIND, VERSION)
 
     def _write_state(self, applied: int, settings: Mapping[str, object]) -> None:
