@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Self,
-    TypeAlias,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -57,11 +51,6 @@ from phasegraph.retrieval import (
 if TYPE_CHECKING:
     import phasegraph.graph
     import phasegraph.neo4j
-
-
-_SECONDS = 60.0
-"""Number of seconds for which the documents of a store that match a filter are cached."""
-Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]
 
 
 class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
