@@ -405,7 +405,7 @@ class KeptDocuments(KeptPassages):
             resolve_id(None, {}, one.page_content)[0] if origin != "own" and often[name] > 1 else name
             for one, (name, origin) in zip(items, read, strict=True)
         ]
-        title_key = self._changing().keys.title
+        title_key = self._own_corpus().keys.title
         return [passage_of(name, one, title_key) for name, one in zip(ids, items, strict=True)]
 
     def as_document_index(self) -> DocumentIndex:
