@@ -184,6 +184,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/retrieval/source_config",
                 "phasegraph/retrieval/framework",
                 "phasegraph/retrieval/stages/rewritten_query",
+                "phasegraph/retrieval/faiss_rows",
                 "phasegraph/retrieval/wrapped",
                 "phasegraph/retrieval/access",
                 "phasegraph/retrieval/directions",

@@ -18,7 +18,8 @@ from phasegraph.retrieval.deletions import Deletions
 from phasegraph.retrieval.directions import Direction, known_direction
 from phasegraph.retrieval.driver import Sources
 from phasegraph.retrieval.engine import Accept, FusionEngine
-from phasegraph.retrieval.filters import SelectedIndex, note_dropped
+from phasegraph.retrieval.faiss_rows import SelectedIndex
+from phasegraph.retrieval.filters import note_dropped
 from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
 from phasegraph.retrieval.identity import corpus_ids, is_text_id, resolve_id
