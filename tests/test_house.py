@@ -147,18 +147,21 @@ def _house() -> Any:
 
 @cache
 def _nodes(file: Path) -> list[ast.AST]:
-    """The imports and calls of a file, which several rules read."""
-    return [node for node in _house().nodes(file) if isinstance(node, ast.ImportFrom | ast.Import | ast.Call)]
+    """The imports, calls and attributes of a file, which several rules read."""
+    kinds = ast.ImportFrom | ast.Import | ast.Call | ast.Attribute
+    return [node for node in _house().nodes(file) if isinstance(node, kinds)]
 
 
 def _imported(nodes: list[ast.AST]) -> list[str]:
-    """Every module of ours that is imported, inside functions and for type checking too."""
+    """Every module of ours that is imported (in functions and for type checking, too) or read as an attribute."""
     found: list[str] = []
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "phasegraph":
             found += [node.module] if "." in node.module else [f"phasegraph.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             found += [alias.name for alias in node.names if alias.name.split(".")[0] == "phasegraph"]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "phasegraph":
+            found.append(f"phasegraph.{node.attr}")
     return found
 
 
@@ -199,6 +202,11 @@ def test_an_import_from_a_higher_floor_is_found(tmp_path: Path, monkeypatch: pyt
         ),
         ("fusion/decide.py", "from phasegraph.fusion.rules import RULES", []),
         ("graph/model/words.py", "import phasegraph.fusion", []),
+        (
+            "fusion/rules.py",
+            "import phasegraph\n\nKIND = phasegraph.graph.GraphSource",
+            ["fusion.rules imports phasegraph.graph"],
+        ),
     )
     for number, (name, text, wrong) in enumerate(cases):
         monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path / str(number))  # each file is read once
