@@ -16,7 +16,8 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import ChangedWords, CountedTexts, HitWords, LexicalIndex, read_hits
 from phasegraph.ranking import Ranking
-from phasegraph.sources.workers import in_thread
+from phasegraph.sources.steps import await_all
+from phasegraph.sources.workers import Late, in_thread
 
 if TYPE_CHECKING:
     from phasegraph.graph import Corpus
@@ -147,10 +148,17 @@ class HitAccess:
     async def avectors(self, ids: Sequence[str], rankings: Sequence[Ranking], deadline: Deadline) -> ArrayLike:
         """Return the same embeddings as :meth:`vectors` without blocking the event loop.
 
-        Raise TimeoutError at the deadline.
+        Raise Late at the deadline. An error of the model is raised unchanged, also a TimeoutError.
         """
         if self.embed is None or self.carried(ids, rankings) is not None:
             return self.vectors(ids, rankings)
         texts = self.texts(ids, rankings)
         made = in_thread(self.embed, texts) if self.aembed is None else self.aembed(texts)
-        return await deadline.clock.wait_for(made, deadline.due)
+        try:
+            [(vectors, error)] = await deadline.clock.wait_for(await_all([made]), deadline.due)
+        except TimeoutError:
+            raise Late from None
+        if error is not None:
+            raise error
+        found: ArrayLike = vectors
+        return found
