@@ -263,7 +263,10 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         "phasegraph/errors": "exceptions",
         **dict.fromkeys(("phasegraph/retrieval/engine", "phasegraph/retrieval/surface"), "hooks"),
         **dict.fromkeys(("phasegraph/retrieval/answer", "phasegraph/retrieval/call"), "candidates"),
-        **dict.fromkeys(("phasegraph/retrieval/filter_types", "phasegraph/retrieval/notices"), "warnings"),
+        **dict.fromkeys(
+            ("phasegraph/retrieval/filter_types", "phasegraph/retrieval/notices", "phasegraph/retrieval/once"),
+            "warnings",
+        ),
         "phasegraph/retrieval/payloads": "candidates",
         **dict.fromkeys(
             (
@@ -316,7 +319,9 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/retrieval/over_corpus",
             "phasegraph/retrieval/parents",
             "phasegraph/retrieval/fitting",
+            "phasegraph/retrieval/joining",
             "phasegraph/retrieval/notices",
+            "phasegraph/retrieval/once",
             "phasegraph/retrieval/surface",
             "phasegraph/retrieval/identity",
             "phasegraph/retrieval/provenance",

@@ -81,9 +81,13 @@ class HitAccess:
             found.append(next(filter(None, texts), ""))
         return found
 
-    def context(self, query: str) -> Context:
-        """Return the data for priors and selection: the query, the current time, and functions that read the hits."""
-        return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
+    def context(self, query: str, read: Sequence[Ranking] | None = None) -> Context:
+        """Return the data for priors and selection: the query, the current time, and functions that read the hits.
+
+        With rankings to `read`, the data include the query's words that the texts of their hits contain.
+        """
+        words = None if read is None else self.words(query, read)
+        return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text, words=words)
 
     def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
         """Find the query's words in the texts and titles of the hits."""

@@ -190,7 +190,7 @@ class FusionEngine:
     def inspect(self, query: str, result: Result) -> Inspection:
         """Rank all candidates of a result of :meth:`retrieve`, accepted and rejected; no source is asked again."""
         rankings = result.candidates.rankings
-        context = replace(self.access.context(query), words=self.access.words(query, rankings))
+        context = self.access.context(query, rankings)
         if self.stages.rerank is not None:
             context = replace(context, blend=self.stages.rerank.blend)
         plain = replace(self.pipeline, accept=None, selection=None, group_by=None, strict=False)
