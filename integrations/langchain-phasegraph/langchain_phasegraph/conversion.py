@@ -59,7 +59,7 @@ class ScoredDocuments(list[Document]):
     searched : list of (Document, object) or None
         Documents and scores from a second search, which runs only if the first search returns no scores. The scores are
         assigned to the documents by id.
-    told : (bool, str) or None
+    stated : (bool, str) or None
         True if a higher score is better, and a note for the report; None if the direction of the scores is unknown.
     evidence : mapping of str to object or None
         Evidence by document id, which says how the source found the document.
@@ -71,7 +71,7 @@ class ScoredDocuments(list[Document]):
 
     scores: Sequence[object] | None = None
     searched: Sequence[tuple[Document, object]] | None = None
-    told: tuple[bool, str] | None = None
+    stated: tuple[bool, str] | None = None
     evidence: Mapping[str, object] | None = None
     ranking: Ranking | None = None
     dropped: int = 0
@@ -137,7 +137,7 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
     named = NamedDocument in set(map(type, documents))
     held = [None if isinstance(one, NamedDocument) else one for one in documents] if named else documents
     payloads = Payloads(ids, held, documents.evidence)
-    scores, order, told = reader.scores(documents), None, documents.told
+    scores, order, stated = reader.scores(documents), None, documents.stated
     if scores is None and documents.searched is not None:
         found = [document for document, _ in documents.searched]
         order = [score for _, score in documents.searched]
@@ -147,8 +147,8 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
         scores = list(documents.scores)
     elif scores is None:
         scores, said = reader.stated_scores(documents, notes)
-        told = said or told
-    return reader.ranking(ids, scores, payloads, limit, notes, order=order, told=told)
+        stated = said or stated
+    return reader.ranking(ids, scores, payloads, limit, notes, order=order, stated=stated)
 
 
 def documents_of(

@@ -149,8 +149,8 @@ def check_required(key: str, wanted: Mapping[str, Any] | None) -> None:
 
 def key_of(wanted: Mapping[str, Any]) -> tuple[object, ...]:
     """Return a cache key for a filter; the key keeps references to the filter's functions."""
-    told = {key: value for key, value in wanted.items() if key != _ALSO}
-    return json.dumps(told, sort_keys=True), *wanted.get(_ALSO, ())
+    conditions = {key: value for key, value in wanted.items() if key != _ALSO}
+    return json.dumps(conditions, sort_keys=True), *wanted.get(_ALSO, ())
 
 
 def filter_of(config: RunnableConfig) -> Wanted | None:

@@ -188,8 +188,8 @@ class RetrieverSource(WrappedSource):
             return None
         if isinstance(asked, EntityGraphRetriever):
             return None if asked.lookup.kind in ("none", "mapping") or asked.kept_ids() else asked.lookup
-        told = isinstance(self.store, VectorStore) and overrides(self.store, VectorStore, "get_by_ids")
-        return Lookup.of(self.store) if told else None
+        looks_up = isinstance(self.store, VectorStore) and overrides(self.store, VectorStore, "get_by_ids")
+        return Lookup.of(self.store) if looks_up else None
 
     def bind(self, config: RunnableConfig) -> AnySource:
         """Create the source object of one call; the child run of the source inherits from `config`."""

@@ -272,7 +272,7 @@ class Call:
         if self.stages.corrective is None:
             return result
         correction = Correction(
-            self.stages.corrective, self.stages, self.query, self.access, self.deadline, self.stage_reports,
+            self.stages, self.query, self.access, self.deadline, self.stage_reports,
             partial(self._ask_again, draft),
         )  # fmt: skip
         return (yield from correction.flow(result))

@@ -72,13 +72,13 @@ class Direction:
     (False, 'lower is better: inferred from the order of its scores')
     """
 
-    __slots__ = ("_agreed", "_declared", "_known", "_lead", "_source", "_told", "_turned", "_unordered", "_warned")
+    __slots__ = ("_agreed", "_declared", "_known", "_lead", "_reported", "_source", "_turned", "_unordered", "_warned")
 
     def __init__(self, declared: bool | None = None, known: bool | None = None, source: str = "") -> None:
         self._declared = declared
         self._known = known
         self._lead = 0.0  # evidence for "higher is better" minus evidence for the opposite
-        self._told: bool | None = None
+        self._reported: bool | None = None
         self._agreed = self._turned = self._unordered = self._warned = False
         self._source = source
 
@@ -153,13 +153,13 @@ class Direction:
 
         `higher` is the inferred direction: True if a higher score is better.
         """
-        if self._told is not None and self._told is not higher and not self._turned:
+        if self._reported is not None and self._reported is not higher and not self._turned:
             self._turned = True
             warn(
                 f"source {self._source!r}: {_note(higher, 'inferred from all answers so far')}; earlier answers were "
                 "read in the opposite direction: declare fields=HitFields(higher_is_better=...)"
             )
-        self._told = higher
+        self._reported = higher
 
     def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
         """Return a note if the order of the scores contradicts the declaration, else "".

@@ -132,21 +132,21 @@ class HitReader:
         notes: list[str],
         *,
         order: Sequence[object] | None = None,
-        told: tuple[bool, str] | None = None,
+        stated: tuple[bool, str] | None = None,
         ordered: bool = True,
     ) -> Ranking:
         """Convert n hits to a ranking, and add a note to `notes` for each repaired problem.
 
         Without scores, only the order of the hits counts. If `ordered` is False, the order has no meaning, and all hits
         get the same rank. Hits beyond `limit` are dropped, with a note. The direction of the scores is the declared
-        direction. Without a declaration, it is the direction in `told`, a pair (True if higher is better, note).
-        Without `told`, it is inferred from the values in `order`, or from the scores.
+        direction. Without a declaration, it is the direction in `stated`, a pair (True if higher is better, note).
+        Without `stated`, it is inferred from the values in `order`, or from the scores.
         """
         scores, joined = self._known_scores(scores, notes, len(ids)) if ordered else None, order is not None
         higher: bool | None = True
         if scores is not None:
-            if told is not None and self.direction.stated is None:
-                higher, note = told
+            if stated is not None and self.direction.stated is None:
+                higher, note = stated
             else:
                 higher, note = self.direction.of(scores if order is None else order)
             if note and ids:

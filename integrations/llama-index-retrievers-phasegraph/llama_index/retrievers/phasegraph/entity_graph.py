@@ -244,7 +244,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     k = similarity_top_k
 
-    def _told(self) -> Mapping[str, object]:
+    def _shown_arguments(self) -> Mapping[str, object]:
         graph = getattr(self._source, "graph", self._source)
         return {"graph": graph, "similarity_top_k": self._similarity_top_k}
 
