@@ -19,7 +19,7 @@ from phasegraph.acceptance.policy import ACCEPT, AMBIGUOUS, REJECT, AcceptanceOu
 from phasegraph.candidates import Candidates
 from phasegraph.errors import InvalidInputError
 from phasegraph.fusion.superposition import Superposition
-from phasegraph.ranking import Ranking
+from phasegraph.ranking import Ranking, standing
 from phasegraph.reports import SourceReport
 from phasegraph.selection import SelectionResult
 from phasegraph.sentences import ReadPassage, label_of, line_of, ordinal, path_labels, way_of
@@ -215,7 +215,7 @@ class Result:
     def _headline(self, position: int) -> str:
         """Return a line about the result at `position` (from 0): label, ranks and path."""
         name, read = self.ids[position], _reader(self.candidates.rankings)
-        ranks = {one.source: _standing(one, name)[0] for one in self.candidates.rankings}
+        ranks = {one.source: standing(one, name)[0] for one in self.candidates.rankings}
         walk = next(filter(None, (_walk(one, name) for one in self.candidates.rankings)), None)
         way = [] if walk is None else way_of(walk["path"], path_labels(walk["path"], read))
         return line_of(position + 1, label_of(name, *read(name)), ranks, way)
@@ -283,7 +283,7 @@ class Result:
         ranking = self.candidates.rankings[column]
         return SourceEvidence(
             ranking.source,
-            *_standing(ranking, self.ids[position]),
+            *standing(ranking, self.ids[position]),
             float(self.calibrated[position, column]),
             float(self.weights[column]),
             float(self.contributions[position, column]),
@@ -294,22 +294,6 @@ class Result:
         from phasegraph._support.markup import answer_html
 
         return answer_html(view_of(self))
-
-
-def _standing(ranking: Ranking, identifier: str) -> tuple[float | None, float | None, float | None]:
-    """Return the rank, raw score and score of a candidate in a ranking; None for each if the ranking lacks it.
-
-    Ranks start at 1; tied hits share their mean rank. The raw score is also None if the source gave no score.
-    """
-    hit = ranking.positions.get(identifier)
-    if hit is None:
-        return None, None, None
-    score = float(ranking.scores[hit])
-    ascending = ranking.scores[::-1]
-    worse, no_better = ascending.searchsorted(score), ascending.searchsorted(score, side="right")
-    rank = float(len(ranking) - no_better + (no_better - worse + 1) / 2)
-    given = score if ranking.raw is None else float(ranking.raw[hit])
-    return rank, None if math.isnan(given) else given, score
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -430,9 +414,9 @@ def _row(
     }
     for ranking in rankings:
         unknown = {"calibrated": None, "contribution": None}
-        standing = dict(zip(("rank", "raw", "score"), _standing(ranking, name), strict=True))
-        if ranking.source in fused or standing["rank"] is not None:
-            sources[ranking.source] = sources.get(ranking.source, unknown) | standing
+        found = dict(zip(("rank", "raw", "score"), standing(ranking, name), strict=True))
+        if ranking.source in fused or found["rank"] is not None:
+            sources[ranking.source] = sources.get(ranking.source, unknown) | found
     for one in fused.values():  # exact matches are fused as a source but are not among the shown rankings
         sources[one.source] = {"rank": one.rank, "raw": one.raw, "score": one.score} | sources[one.source]
     return {

@@ -30,7 +30,6 @@ from langchain_phasegraph.filters import (
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,
-    EvidenceBlock,
     GraphPassages,
     GraphSearch,
     HitLookup,
@@ -43,8 +42,8 @@ from phasegraph.retrieval import (
     known_arguments,
     lacks_score,
     named_by_text,
-    plain_evidence,
     resolve_id,
+    walk_block,
     with_hits,
 )
 
@@ -300,9 +299,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         identifier, score = ranking.ids[row], float(ranking.scores[row])
         extra: dict[str, Any] = {}
         if self.evidence_key is not None:
-            path = plain_evidence(ranking.payloads.get(identifier))
-            block = {"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"evidence": path})}
-            extra[self.evidence_key] = EvidenceBlock(block)
+            extra[self.evidence_key] = walk_block(ranking, row)
         if self.score_key is not None and lacks_score(self.score_key, document.metadata, self._warned):
             extra[self.score_key] = score
         return copy_of(document, document.id or identifier, extra)

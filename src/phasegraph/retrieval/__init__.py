@@ -31,7 +31,14 @@ from phasegraph.retrieval.nearest import Nearest
 from phasegraph.retrieval.over_corpus import FusedPassages, GraphPassages, build_corpus
 from phasegraph.retrieval.payloads import Payloads, with_hits
 from phasegraph.retrieval.plain_hits import adapted, are_scored, head_and_score, plain_hit
-from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, is_taken, lacks_score, plain_evidence
+from phasegraph.retrieval.provenance import (
+    EvidenceBlock,
+    evidence_blocks,
+    is_taken,
+    lacks_score,
+    plain_evidence,
+    walk_block,
+)
 from phasegraph.retrieval.reading import (
     HitReader,
     answer_items,
@@ -174,6 +181,7 @@ __all__ = [
     "turn",
     "unexpected_argument",
     "version_attribute",
+    "walk_block",
     "warn_without_text",
     "with_hits",
     "with_passages",
