@@ -298,7 +298,15 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             ),
             "hits",
         ),
-        **dict.fromkeys(("langchain_phasegraph/filters", "llama_index/retrievers/phasegraph/filters"), TENANT),
+        **dict.fromkeys(
+            (
+                "langchain_phasegraph/filters",
+                "langchain_phasegraph/restricted_search",
+                "langchain_phasegraph/store_filters",
+                "llama_index/retrievers/phasegraph/filters",
+            ),
+            TENANT,
+        ),
     },
     # Modules, by what they do with what they see of a call; `test_surfaces.py` reads the sources.
     "modules that warn": dict.fromkeys(
@@ -373,7 +381,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
     "modules that remember calls": {
         **dict.fromkeys(
             (
-                "langchain_phasegraph/filters",
+                "langchain_phasegraph/restricted_search",
                 "llama_index/retrievers/phasegraph/filters",
                 "llama_index/retrievers/phasegraph/retriever_sources",
                 "phasegraph/graph/chunk_graph",
