@@ -12,13 +12,15 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_phasegraph.filters import key_of, matches
-from langchain_phasegraph.store_filters import _kind
+from langchain_phasegraph.store_filters import class_names
 from phasegraph.retrieval import Recent, SelectedIndex
 
 
 def selects_rows(store: Any) -> bool:
     """Return True if the store is a FAISS store, and its index can search a subset of its rows."""
-    return _kind(store) == "FAISS" and type(store.index).__name__.startswith(("IndexFlat", "IndexHNSW", "IndexIVF"))
+    return "FAISS" in class_names(store) and type(store.index).__name__.startswith(
+        ("IndexFlat", "IndexHNSW", "IndexIVF")
+    )
 
 
 def faiss_within(store: Any, wanted: Mapping[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.documents import Document
@@ -24,13 +25,13 @@ def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) ->
     and the caller must drop the hits that do not match. Raise FilterRefusedError if `own` cannot be combined with the
     filter.
     """
-    kind = _kind(store)
-    if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
+    known = _filters_of(store)
+    if isinstance(own, Mapping) and not _is_plain(own) and not known.joins_own:
         raise _cannot_combine("a mapping of keys to plain values", json.dumps(own, default=str))
-    if kind in _EVERY:
-        return _WORDS[kind](store, wanted, own)
+    if known.tests_every:
+        return known.convert(store, wanted, own)
     native = {key: value for key, value in wanted.items() if key != ALSO}
-    found = _WORDS.get(kind, _mapping)(store, native, own) if native else {} if own is None else {"filter": own}
+    found = known.convert(store, native, own) if native else {} if own is None else {"filter": own}
     return found if native == wanted else {**found, "k": _MOST_ROWS}
 
 
@@ -38,10 +39,6 @@ def _cannot_combine(accepted: str, got: str) -> FilterRefusedError:
     return FilterRefusedError(
         f"filter= can be combined with the store's own filter only if that filter is {accepted}; got {got}"
     )
-
-
-def _kind(store: object) -> str:
-    return next((one.__name__ for one in type(store).__mro__ if one.__name__ in _WORDS), "")
 
 
 def _is_plain(own: Mapping[str, Any]) -> bool:
@@ -159,21 +156,6 @@ def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     return {"k": rows + 1} if own is None else {"k": rows + 1, "filter": own}
 
 
-_WORDS: Mapping[str, Callable[[Any, Mapping[str, Any], Any], dict[str, Any]]] = {
-    "InMemoryVectorStore": _in_memory,
-    "FAISS": _faiss,
-    "Chroma": _chroma,
-    "QdrantVectorStore": _qdrant,
-    "LanceDB": _lance,
-    "PGVector": _operators,
-    "PGVectorStore": _operators,
-    "Neo4jVector": _operators,
-}
-_JOINS = ("FAISS", "Chroma", "LanceDB", "PGVector", "PGVectorStore", "Neo4jVector")
-_EVERY = ("InMemoryVectorStore", "FAISS", "LanceDB")
-"""Names of the stores that test every document with the filter; only these stores accept functions as filters."""
-
-
 def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit: int) -> None:
     """Raise FilterRefusedError if a search for `depth` hits found fewer than `limit` matches, and may have missed more.
 
@@ -202,16 +184,11 @@ def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
     other = next((name for name in _SHOWS_A_PART if settings.get(name) is not None), None)
     if other is not None:
         raise InvalidInputError(f"{other!r} is specific to that store")
-    own, kind = settings.get("filter"), _kind(store)
+    own = settings.get("filter")
     if own is None:
         return None
-    if callable(own) and kind in ("FAISS", "InMemoryVectorStore"):
-        return Wanted({ALSO: (OfMetadata(own) if kind == "FAISS" else own,)})
-    if isinstance(own, Mapping) and kind == "FAISS":
-        own = {key: {"$in": value} if isinstance(value, list) else value for key, value in own.items()}
-    if kind == "QdrantVectorStore":
-        own = _of_qdrant(own, f"{getattr(store, 'metadata_payload_key', 'metadata')}.")
-    if wrong_in_filter(own):
+    own = _filters_of(store).read_own(store, own)
+    if not isinstance(own, Wanted) and wrong_in_filter(own):
         raise InvalidInputError(f"it is specific to that store ({type(settings['filter']).__name__})")
     return check_filter(own)
 
@@ -225,6 +202,22 @@ class OfMetadata:
     def __call__(self, document: Document) -> object:
         """Call the function with the document's metadata, and return its value."""
         return self.test(document.metadata)
+
+
+def _own_in_memory(store: Any, own: Any) -> Any:
+    return Wanted({ALSO: (own,)}) if callable(own) else own
+
+
+def _own_of_faiss(store: Any, own: Any) -> Any:
+    if callable(own):
+        return Wanted({ALSO: (OfMetadata(own),)})
+    if isinstance(own, Mapping):
+        return {key: {"$in": value} if isinstance(value, list) else value for key, value in own.items()}
+    return own
+
+
+def _own_of_qdrant(store: Any, own: Any) -> dict[str, Any] | None:
+    return _of_qdrant(own, f"{getattr(store, 'metadata_payload_key', 'metadata')}.")
 
 
 def _of_qdrant(given: Any, prefix: str) -> dict[str, Any] | None:
@@ -263,3 +256,53 @@ def _negated(part: dict[str, Any] | None) -> dict[str, Any] | None:
     return (
         {key: {opposite[name]: value for name, value in tests.items()}} if len(tests) == 1 and key[0] != "$" else None
     )
+
+
+def _unchanged(store: Any, own: Any) -> Any:
+    return own
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFilters:
+    """The filters of a class of vector stores.
+
+    ``convert(store, wanted, own)`` converts the filter `wanted` to search arguments; `own` is the store's own filter,
+    or None. ``read_own(store, own)`` converts the store's own filter to a metadata filter; the result is not valid if
+    the conversion is impossible. `joins_own` is True if `own` may be a mapping with operators. `tests_every` is True if
+    the filter tests every document; only then the filter may contain functions.
+    """
+
+    convert: Callable[[Any, Mapping[str, Any], Any], dict[str, Any]]
+    read_own: Callable[[Any, Any], Any] = _unchanged
+    joins_own: bool = False
+    tests_every: bool = False
+
+
+_SAME_OPERATORS = StoreFilters(_operators, joins_own=True)
+_STORES: Mapping[str, StoreFilters] = MappingProxyType(
+    {
+        "InMemoryVectorStore": StoreFilters(_in_memory, _own_in_memory, tests_every=True),
+        "FAISS": StoreFilters(_faiss, _own_of_faiss, joins_own=True, tests_every=True),
+        "Chroma": StoreFilters(_chroma, joins_own=True),
+        "QdrantVectorStore": StoreFilters(_qdrant, _own_of_qdrant),
+        "LanceDB": StoreFilters(_lance, joins_own=True, tests_every=True),
+        "PGVector": _SAME_OPERATORS,
+        "PGVectorStore": _SAME_OPERATORS,
+        "Neo4jVector": _SAME_OPERATORS,
+    }
+)
+"""The filters of the known stores, by class name."""
+_OTHER_STORE = StoreFilters(_mapping)
+
+
+def _filters_of(store: object) -> StoreFilters:
+    return next((_STORES[one] for one in class_names(store) if one in _STORES), _OTHER_STORE)
+
+
+def class_names(store: object) -> list[str]:
+    """Return the names of a store's class and of its base classes, nearest first.
+
+    >>> class_names(True)
+    ['bool', 'int', 'object']
+    """
+    return [kind.__name__ for kind in type(store).__mro__]
