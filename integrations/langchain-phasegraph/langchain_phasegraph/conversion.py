@@ -13,6 +13,7 @@ from phasegraph.retrieval import (
     HitAccess,
     HitFields,
     HitReader,
+    Once,
     Payloads,
     SelectedHit,
     answer_items,
@@ -157,7 +158,7 @@ def documents_of(
     *,
     score_key: str | None,
     evidence_key: str | None,
-    warned: set[str] | None = None,
+    once: Once | None = None,
 ) -> list[Document]:
     """Return copies of the result's documents, best first; the wrapped retrievers' documents stay unchanged.
 
@@ -172,8 +173,8 @@ def documents_of(
         value stays, with a warning.
     evidence_key : str or None
         Metadata key for the evidence; None: add no evidence.
-    warned : set of str, optional
-        The keys about which the caller's retriever has warned; see :func:`~phasegraph.retrieval.lacks_score`.
+    once : Once, optional
+        The warnings of the caller's retriever; see :func:`~phasegraph.retrieval.lacks_score`.
     """
     warn_without_text(result, hits)
     blocks = [] if evidence_key is None else evidence_blocks(result, hits)
@@ -181,7 +182,7 @@ def documents_of(
     for row, (hit, score) in enumerate(zip(hits, result.scores.tolist(), strict=True)):
         document = Document(page_content="") if hit.payload is None else hit.payload
         extra: dict[str, Any] = {} if evidence_key is None else {evidence_key: blocks[row]}
-        if score_key is not None and lacks_score(score_key, document.metadata, warned):
+        if score_key is not None and lacks_score(score_key, document.metadata, once):
             extra[score_key] = score
         out.append(copy_of(document, document.id or result.ids[row], extra))
     return out

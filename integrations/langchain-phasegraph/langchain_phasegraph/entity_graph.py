@@ -34,6 +34,7 @@ from phasegraph.retrieval import (
     GraphSearch,
     HitLookup,
     Indexing,
+    Once,
     Upstream,
     check_count,
     check_query,
@@ -120,7 +121,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     _corpus: Any = PrivateAttr(default=None)
     _embeds: Any = PrivateAttr(default=None)
     _without_id: frozenset[str] = PrivateAttr()
-    _warned: set[str] = PrivateAttr(default_factory=set)
+    _once: Once = PrivateAttr(default_factory=Once)
 
     def model_post_init(self, context: Any, /) -> None:
         """Prepare the graph and validate the argument `documents`."""
@@ -300,7 +301,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         extra: dict[str, Any] = {}
         if self.evidence_key is not None:
             extra[self.evidence_key] = walk_block(ranking, row)
-        if self.score_key is not None and lacks_score(self.score_key, document.metadata, self._warned):
+        if self.score_key is not None and lacks_score(self.score_key, document.metadata, self._once):
             extra[self.score_key] = score
         return copy_of(document, document.id or identifier, extra)
 

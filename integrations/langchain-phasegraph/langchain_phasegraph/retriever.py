@@ -47,6 +47,7 @@ from phasegraph.retrieval import (
     FusionEngine,
     HitAccess,
     Indexing,
+    Once,
     ResultCallback,
     SelectedHit,
     Sources,
@@ -201,7 +202,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     _corpus: Any = PrivateAttr(default=None)
     _embeds: Any = PrivateAttr(default=None)
     _parents: Any = PrivateAttr(default=None)
-    _warned: set[str] = PrivateAttr(default_factory=set)
+    _once: Once = PrivateAttr(default_factory=Once)
     _by_name: dict[str, RetrieverSource] = PrivateAttr()
     _callback: ResultCallback = PrivateAttr()
 
@@ -511,9 +512,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         If `for_ours` is True, the caller is another phasegraph retriever; the list then also contains the scores.
         """
         if not for_ours:
-            return documents_of(
-                result, hits, score_key=self.score_key, evidence_key=self.evidence_key, warned=self._warned
-            )
+            return documents_of(result, hits, score_key=self.score_key, evidence_key=self.evidence_key, once=self._once)
         found = ScoredDocuments(documents_of(result, hits, score_key=None, evidence_key=None))
         if self.evidence_key is not None:
             found.evidence = dict(zip(result.ids, evidence_blocks(result, hits), strict=True))

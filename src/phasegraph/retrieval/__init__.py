@@ -28,6 +28,7 @@ from phasegraph.retrieval.joining import named_by_text
 from phasegraph.retrieval.kept import KeptPassages
 from phasegraph.retrieval.lists import ListFuser, list_pipeline
 from phasegraph.retrieval.nearest import Nearest
+from phasegraph.retrieval.once import Once
 from phasegraph.retrieval.over_corpus import FusedPassages, GraphPassages, build_corpus
 from phasegraph.retrieval.payloads import Payloads, with_hits
 from phasegraph.retrieval.plain_hits import adapted, are_scored, head_and_score, plain_hit
@@ -113,6 +114,7 @@ __all__ = [
     "ModelAnswers",
     "ModelFunction",
     "Nearest",
+    "Once",
     "Passage",
     "Payloads",
     "Recent",

@@ -172,17 +172,16 @@ class GroupKeyWarning:
     >>> GroupKeyWarning().see(make_shortlist(FusionPipeline(), [Ranking("v", ["a"], [0.1])]))
     """
 
-    __slots__ = ("_said",)
+    __slots__ = ("_once",)
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._once = Once()
 
     def see(self, shortlist: Shortlist) -> None:
         """Check the candidates of a query, and warn if none of them has the key of `group_by`."""
         group_by, lines = shortlist.pipeline.group_by, shortlist.adjusted.warnings
-        if group_by is not None and lines and group_by.key not in self._said:
-            self._said.add(group_by.key)
-            warn("; ".join(lines))
+        if group_by is not None and lines:
+            self._once.warn("; ".join(lines), key=group_by.key)
 
 
 _MOST_STEPS = 256

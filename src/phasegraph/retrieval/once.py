@@ -25,8 +25,11 @@ class Once:
     def __init__(self) -> None:
         self._warned: dict[Hashable, object] = {}
 
-    def warn(self, text: str, key: Hashable = None) -> None:
-        """Warn, unless there was a warning with the same key; without a key, unless there was a warning at all."""
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._warned
+
+    def warn(self, text: str, *, key: Hashable = None, cause: BaseException | None = None) -> None:
+        """Warn with a text, unless there was a warning with the same key; `cause` is the error that is reported."""
         mark = object()
         if self._warned.setdefault(key, mark) is mark:  # of several threads, only one stores its mark
-            warn(text)
+            warn(text, cause=cause)

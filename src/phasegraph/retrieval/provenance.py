@@ -14,6 +14,7 @@ from phasegraph.errors import warn
 from phasegraph.ranking import Ranking, standing
 from phasegraph.result import Result
 from phasegraph.retrieval.answer import SelectedHit
+from phasegraph.retrieval.once import Once
 
 _DEEPEST = 16
 
@@ -156,15 +157,15 @@ def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
     return True
 
 
-def lacks_score(key: str, metadata: Mapping[str, object], warned: set[str] | None) -> bool:
-    """Return True if a document has no value under the `score_key`; otherwise warn if `key` is not yet in `warned`."""
+def lacks_score(key: str, metadata: Mapping[str, object], once: Once | None) -> bool:
+    """Return True if a document has no value under the `score_key`; otherwise, `once` warns of it."""
     if key not in metadata:
         return True
-    if warned is not None and key not in warned:
-        warned.add(key)
-        warn(
+    if once is not None:
+        once.warn(
             f"passages already use the metadata key {key!r}: its value is unchanged, and no score is added; choose "
-            "another score_key="
+            "another score_key=",
+            key=key,
         )
     return False
 
