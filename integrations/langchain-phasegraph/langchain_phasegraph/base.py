@@ -169,14 +169,14 @@ def configured() -> RunnableConfig:
     return _in_force(None) if found is None else found
 
 
-def told_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
+def notify_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
     """Call ``on_result`` as a child of the current run; traces then show the callback's model calls under this run."""
     if callback.is_set:
         with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             context.run(callback.notify, result)
 
 
-async def atold_within(
+async def anotify_within(
     callback: ResultCallback, result: Result, run_manager: AsyncCallbackManagerForRetrieverRun
 ) -> None:
     """Call and await ``on_result``, traced as a child of the current run."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from phasegraph.errors import warn
 from phasegraph.retrieval.identity import is_text_id
+from phasegraph.retrieval.once import Once
 from phasegraph.sources.protocol import Upstream
 
 _MISSING = "{missing} of {total} hits of {store!r} are not in the graph"
@@ -23,10 +23,10 @@ class Additions:
     id was made from its text is not counted.
     """
 
-    __slots__ = ("_store", "_warned")
+    __slots__ = ("_once", "_store")
 
     def __init__(self, store: str | None = None) -> None:
-        self._store, self._warned = store, False
+        self._store, self._once = store, Once()
 
     def see(self, corpus: Any, upstream: Upstream, notes: list[str]) -> None:
         """Add a note if the store's ranking in `upstream` has passages that are not in `corpus`, and warn once.
@@ -43,6 +43,4 @@ class Additions:
             return
         said = _MISSING.format(missing=len(missing), total=len(ranking.ids), store=self._store)
         notes.append(said)
-        if not self._warned:
-            self._warned = True
-            warn(_ADVICE.format(said=said))
+        self._once.warn(_ADVICE.format(said=said))

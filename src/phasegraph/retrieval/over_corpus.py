@@ -291,7 +291,7 @@ class FusedPassages(KeptPassages):
             if not names_a_file:
                 warn(_PIPELINE_ONLY.format(name=place.name, place="sources"))
             return
-        corpus = self._changing()
+        corpus = self._own_corpus()
         if corpus.is_in(place):
             self._save_pipeline(place)
             return
@@ -348,7 +348,7 @@ class GraphPassages(KeptPassages):
 
         The tokenizer must be given by name, because a function cannot be stored.
         """
-        self._changing().save(path, self._folder_settings(vectors=False), self._uncounted)
+        self._own_corpus().save(path, self._folder_settings(vectors=False), self._uncounted)
 
     @classmethod
     @known_arguments
