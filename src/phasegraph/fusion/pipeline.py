@@ -179,7 +179,7 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         FusionPipeline
-            The pipeline with the rule ``reciprocal_rank``.
+            The pipeline with the rule ``rrf``.
 
         Examples
         --------
@@ -227,7 +227,7 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         FusionPipeline
-            The pipeline with the rule ``reciprocal_rank`` and both priors.
+            The pipeline with the rule ``rrf`` and both priors.
         """
         return replace(
             cls.reciprocal_rank(_ADR_WEIGHTS if weights is None else weights, rank_constant=rank_constant),
