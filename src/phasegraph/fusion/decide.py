@@ -407,9 +407,8 @@ class Shortlist:
                 for one in self.outcome.certificates
                 if not one.valid
             )
-            if self.outcome.failed:
-                raised = self.outcome.reason.partition(": ")[2]
-                warned += (f"on_empty raised {raised}, so no candidate is accepted",)
+            if self.outcome.error:
+                warned += (f"on_empty raised {self.outcome.error}, so no candidate is accepted",)
             accept = self.pipeline.accept
             if accept is not None and accept.confidence and self.confidence.value is None:
                 done = (
