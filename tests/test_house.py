@@ -194,7 +194,7 @@ def test_an_import_from_a_higher_floor_is_found(tmp_path: Path, monkeypatch: pyt
         ("fusion/rules.py", "from phasegraph.graph import GraphSource", ["fusion.rules imports phasegraph.graph"]),
         (
             "fusion/rules.py",
-            "from phasegraph.fusion.decide import decide",
+            "from phasegraph.fusion.decide import make_shortlist",
             ["fusion.rules imports phasegraph.fusion.decide"],
         ),
         ("fusion/decide.py", "from phasegraph.fusion.rules import RULES", []),

@@ -86,6 +86,25 @@ class Adjusted:
             return self.blended
         return self.fused if self.bonuses is None else self.fused + self.bonuses
 
+    @property
+    def final(self) -> FloatArray:
+        """The (n,) fused values with all adjustments: each total >= 0 times its factor, each total < 0 divided by it.
+
+        A factor below 1 therefore never raises a value. A factor below 1e-9 counts as 1e-9.
+        """
+        total = self.total
+        if self.factors is None:
+            return total
+        floor = np.maximum(self.factors, 1e-9)
+        return np.where(total >= 0, total * floor, total / floor)
+
+    def total_of(self, final: FloatArray) -> FloatArray:
+        """Return the total to which the values `final` belong: the inverse of :attr:`final`."""
+        if self.factors is None:
+            return final
+        floor = np.maximum(self.factors, 1e-9)
+        return np.where(final >= 0, final / floor, final * floor)
+
     def add(self, bonuses: FloatArray) -> None:
         """Add a bonus per candidate to the fused values."""
         self.bonuses = bonuses if self.bonuses is None else self.bonuses + bonuses

@@ -95,8 +95,7 @@ def make_shortlist(
     adjusted = Adjusted(candidates, found, *_apply_rule(pipeline, candidates, found, weights), context, readings)
     for one in adjustments:
         one.adjust(adjusted)
-    total = adjusted.total
-    final = total if adjusted.factors is None else with_prior(total, adjusted.factors)
+    final = adjusted.final
     rows, outcome, scored = _accept(chosen, adjusted, final, judge, adjustments)
     if pipeline.group_by is not None and len(rows):
         rows, final = _group(pipeline.group_by, rows, adjusted, final, _depth(chosen))
@@ -230,14 +229,13 @@ def _group(
     document's other passages. At most `depth` rows are returned, best document first. `rows` are the rows of the
     accepted candidates.
     """
-    ids, total, factors = adjusted.candidates.ids, adjusted.total, adjusted.factors
+    ids = adjusted.candidates.ids
     groups = group_by.group(ids, rows, final, adjusted.context)
     adjusted.extras["groups"] = partial(groups.of, ids)
     adjusted.warnings += (groups.warning,) if groups.warning else ()
     if groups.more.any():
         wanted = final + groups.more
-        sums = wanted if factors is None else without_prior(wanted, factors)
-        adjusted.lift(np.where(groups.more > 0, sums - total, 0.0))
+        adjusted.lift(np.where(groups.more > 0, adjusted.total_of(wanted) - adjusted.total, 0.0))
         final = np.where(groups.more > 0, wanted, final)
     return groups.rows[:depth], final
 
@@ -249,21 +247,6 @@ def publish(values: FloatArray) -> FloatArray:
     """
     rest = 0.5 / (1.0 + np.abs(values))
     return np.where(values >= 0.0, 1.0 - rest, rest)
-
-
-def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Multiply each fused value >= 0 by its factor (the product of the priors); divide each value < 0 by its factor.
-
-    A factor below 1 therefore never raises a value. A factor below 1e-9 counts as 1e-9.
-    """
-    floor = np.maximum(factors, 1e-9)
-    return np.where(values >= 0, values * floor, values / floor)
-
-
-def without_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Return the fused values before the prior, from the `values` that :func:`with_prior` returned."""
-    floor = np.maximum(factors, 1e-9)
-    return np.where(values >= 0, values / floor, values * floor)
 
 
 @dataclass(slots=True, eq=False)
