@@ -60,8 +60,8 @@ class Adjusted:
         Weight of the reranker's values in the total, in [0, 1].
     blended : (n,) array of float, optional
         The total of fused values, bonuses and the reranker's values.
-    warnings : tuple of str
-        Messages for ``Result.warnings``.
+    group_warning : str
+        A warning if passages are grouped by a metadata key that no candidate has; else empty.
     """
 
     candidates: Candidates
@@ -77,7 +77,7 @@ class Adjusted:
     opinion: FloatArray | None = None
     opinion_share: float = 0.0
     blended: FloatArray | None = None
-    warnings: tuple[str, ...] = ()
+    group_warning: str = ""
 
     @property
     def total(self) -> FloatArray:

@@ -232,7 +232,7 @@ def _group(
     ids = adjusted.candidates.ids
     groups = group_by.group(ids, rows, final, adjusted.context)
     adjusted.extras["groups"] = partial(groups.of, ids)
-    adjusted.warnings += (groups.warning,) if groups.warning else ()
+    adjusted.group_warning = groups.warning
     if groups.more.any():
         wanted = final + groups.more
         adjusted.lift(np.where(groups.more > 0, adjusted.total_of(wanted) - adjusted.total, 0.0))
@@ -407,8 +407,8 @@ class Shortlist:
             raise DegradedError(refusal("; ".join(warned)))
         adjusted = self.adjusted
         extras |= {name: entry_of(rows) for name, entry_of in adjusted.extras.items()}
-        noted = (*adjusted.warnings, *(one.warning for one in adjusted.readings if one.warning))
-        return rows, extras, (*warned, *noted)
+        noted = (adjusted.group_warning, *(one.warning for one in adjusted.readings))
+        return rows, extras, (*warned, *filter(None, noted))
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
         """Select the passages of the answer together, by the selection policy; return the selection and warnings.

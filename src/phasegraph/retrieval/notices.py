@@ -218,10 +218,10 @@ class GroupKeyWarning:
 
     def see(self, shortlist: Shortlist) -> None:
         """Check the candidates of a query, and warn if none of them has the key of `group_by`."""
-        group_by, lines = shortlist.pipeline.group_by, shortlist.adjusted.warnings
-        if group_by is not None and lines and group_by.key not in self._said:
+        group_by, said = shortlist.pipeline.group_by, shortlist.adjusted.group_warning
+        if group_by is not None and said and group_by.key not in self._said:
             self._said.add(group_by.key)
-            warn("; ".join(lines))
+            warn(said)
 
 
 _MOST_STEPS = 256
