@@ -253,17 +253,24 @@ class PriorAdjustment(Adjustment):
     def adjust(self, adjusted: Adjusted) -> None:
         """Multiply the fused values by the values of the prior or, for an additive prior, add these values."""
         prior, ids, context = self._prior, adjusted.candidates.ids, adjusted.context
-        if isinstance(prior, SuperpositionPrior):
-            state, read = prior.state(ids, context)
-            values = prior.multipliers(state)
-            adjusted.extras["superposition"] = state.of
-            adjusted.relevance = state.relevance, "superposition"
-        elif hasattr(prior, "weigh"):
-            values, read = prior.weigh(ids, context)
-        else:
-            values, read = prior(ids, context), ()
+        values, read = prior.weigh(ids, context) if hasattr(prior, "weigh") else (prior(ids, context), ())
         adjusted.readings += read
         (adjusted.add if prior.additive else adjusted.multiply)(values)
+
+
+class SuperpositionAdjustment(Adjustment):
+    """An adjustment by a :class:`SuperpositionPrior`, whose relevance a selection may use instead of fused values."""
+
+    def __init__(self, prior: SuperpositionPrior) -> None:
+        self._prior = prior
+
+    def adjust(self, adjusted: Adjusted) -> None:
+        """Multiply the fused values by the values of the prior; add its superposition to the extras of the result."""
+        state, read = self._prior.state(adjusted.candidates.ids, adjusted.context)
+        adjusted.readings += read
+        adjusted.extras["superposition"] = state.of
+        adjusted.relevance = state.relevance, "superposition"
+        adjusted.multiply(self._prior.multipliers(state))
 
 
 class Reranking(Adjustment):
@@ -345,7 +352,9 @@ def adjustments_of(pipeline: FusionSettings, reserved: Sequence[Ranking]) -> tup
     if pipeline.consensus_bonus > 0:
         found.append(Consensus(pipeline.consensus_bonus, pipeline.consensus_bounded))
     for prior in pipeline.priors:
-        if not isinstance(prior, ExactMatchBonus):
+        if isinstance(prior, SuperpositionPrior):
+            found.append(SuperpositionAdjustment(prior))
+        elif not isinstance(prior, ExactMatchBonus):
             found.append(PriorAdjustment(prior))
         elif prior.weight > 0:
             found.append(ExactMatches(prior, given.get(EXACT_MATCH)))
