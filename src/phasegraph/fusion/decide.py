@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,51 +58,88 @@ def make_shortlist(
     selection.
     """
     context = _NO_CONTEXT if context is None else context
-    chosen = pipeline if k is None else replace(pipeline, k=k)
+    pipeline = pipeline if k is None else replace(pipeline, k=k)
     lists, adjustments = _to_fuse(pipeline, rankings)
     if pipeline.pool_caps:
         lists = apply_caps(lists, pipeline.pool_caps, pipeline.pool_cap_mode)
-    scaled, failed = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
-    if failed:  # a source without calibration is not fused, and adjustments do not see its candidates
-        lists = [ranking for ranking in lists if ranking.source in scaled]
-    readings: tuple[FieldReading, ...] = ()
-    if adjustments or pipeline.group_by is not None:
-        context = replace(context, rankings=tuple(sorted(lists, key=_SOURCE)))
-        for made, reading in filter(None, [one.rank(lists, context) for one in adjustments]):
-            rankings, readings = [*rankings, made], (*readings, reading)
-            if made.ids:
-                lists = [*lists, made]
-                scaled, _ = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
-    candidates = pool(lists)
-    for one in adjustments:
-        if one.source in scaled:
-            calibrator = calibrator_for(candidates.ranking_of(one.source), pipeline.calibrators, pipeline.calibrator)
-            scaled[one.source] = one.scale(candidates, scaled[one.source], calibrator)
-    found = list(map(scaled.__getitem__, candidates.sources))
-    settled = _settle_reports(rankings, reports, scaled, failed)
+    pooled = _calibrated(pipeline, lists, adjustments, context)
+    candidates, context = pooled.candidates, pooled.context
+    settled = _settle_reports([*rankings, *pooled.made], reports, pooled.scaled, pooled.failed)
     if pipeline.strict:
         _refuse(settled)
     degraded = bool(degradations(settled))
     judge = partial(pipeline.confidence.judge, candidates.rankings, context.words)
     if not candidates.ids:
-        if degraded:
-            judge = partial(ConfidenceEvidence, reason="a source could not look, and the others found nothing")
-        none, width = np.empty(0), len(candidates.sources)
-        nothing = Adjusted(candidates, found, np.empty((0, width)), none, context)
-        return Shortlist(
-            chosen, context, settled, degraded, np.empty(width), nothing, none, np.empty(0, dtype=np.intp), None, judge
-        )
+        return _empty(pipeline, pooled, settled, degraded, judge)
+    found = list(map(pooled.scaled.__getitem__, candidates.sources))
     weights = _weights(pipeline, candidates, context, adjustments)
-    adjusted = Adjusted(candidates, found, *_apply_rule(pipeline, candidates, found, weights), context, readings)
+    values, fused = _apply_rule(pipeline, candidates, found, weights)
+    adjusted = Adjusted(candidates, found, values, fused, context, pooled.readings)
     for one in adjustments:
         one.adjust(adjusted)
     final = adjusted.final
-    rows, outcome, scored = _accept(chosen, adjusted, final, judge, adjustments)
+    rows, outcome, scored = _accept(pipeline, adjusted, final, judge, adjustments)
     if pipeline.group_by is not None and len(rows):
-        rows, final = _group(pipeline.group_by, rows, adjusted, final, _depth(chosen))
+        rows, final = _group(pipeline.group_by, rows, adjusted, final, _depth(pipeline))
     if pipeline.accept is not None:
         settled = _noted(settled, {one.source: pipeline.accept.note_on(one) for one in scored.rankings})
-    return Shortlist(chosen, context, settled, degraded, weights, adjusted, final, rows, outcome, judge)
+    return Shortlist(pipeline, context, settled, degraded, weights, adjusted, final, rows, outcome, judge)
+
+
+class _Pooled(NamedTuple):
+    """The candidates of one query with their calibrated values, before fusion.
+
+    `scaled` contains the calibrated values by source, and `failed` the reason of each failed calibration by source.
+    `made` are the rankings that adjustments created, and `readings` the counts of candidates for each field that they
+    read. `context` contains the calibrated rankings, if an adjustment or the grouping reads them.
+    """
+
+    candidates: Candidates
+    scaled: Mapping[str, Calibrated]
+    failed: Mapping[str, str]
+    context: Context
+    made: Sequence[Ranking] = ()
+    readings: tuple[FieldReading, ...] = ()
+
+
+def _calibrated(
+    pipeline: FusionSettings, lists: list[Ranking], adjustments: Sequence[Adjustment], context: Context
+) -> _Pooled:
+    """Calibrate the rankings to fuse, add the rankings of the adjustments, and pool the candidates of all."""
+    scaled, failed = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
+    if failed:  # a source without calibration is not fused, and adjustments do not see its candidates
+        lists = [ranking for ranking in lists if ranking.source in scaled]
+    if not adjustments and pipeline.group_by is None:
+        return _Pooled(pool(lists), scaled, failed, context)
+    context = replace(context, rankings=tuple(sorted(lists, key=_SOURCE)))
+    ranked = [made for one in adjustments if (made := one.rank(lists, context)) is not None]
+    added = [made for made, _ in ranked if made.ids]
+    if added:
+        lists = [*lists, *added]
+        scaled, _ = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
+    candidates = pool(lists)
+    for one in adjustments:
+        if one.source in scaled:
+            calibrator = calibrator_for(candidates.ranking_of(one.source), pipeline.calibrators, pipeline.calibrator)
+            scaled[one.source] = one.scale(candidates, scaled[one.source], calibrator)
+    return _Pooled(
+        candidates, scaled, failed, context, [made for made, _ in ranked], tuple(reading for _, reading in ranked)
+    )
+
+
+def _empty(
+    pipeline: FusionSettings,
+    pooled: _Pooled,
+    reports: tuple[SourceReport, ...],
+    degraded: bool,
+    judge: Callable[[], ConfidenceEvidence],
+) -> Shortlist:
+    """Return the shortlist of a query without candidates."""
+    if degraded:
+        judge = partial(ConfidenceEvidence, reason="a source could not look, and the others found nothing")
+    none, rows = np.empty(0), np.empty(0, dtype=np.intp)
+    adjusted = Adjusted(pooled.candidates, (), np.empty((0, 0)), none, pooled.context)
+    return Shortlist(pipeline, pooled.context, reports, degraded, none, adjusted, none, rows, None, judge)
 
 
 def check_rankings(rankings: object, context: object) -> None:
