@@ -62,7 +62,8 @@ class AllPassages:
             known[listed] = True
         found = passage_relevance(graph, ranking, vector, floor=-1.0)
         cosines = np.zeros(size) if found is None else found
-        near = relevance_by_words(cosines, self.terms, settings)
+        scores = self.terms.scores
+        near = relevance_by_words(cosines, scores, float(scores.max(initial=0.0)), settings)
         self._features = PassageFeatures(graph, None, cosines, near, self.terms, known)
 
     def foremost(self) -> PassageFeatures:

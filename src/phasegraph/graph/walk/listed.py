@@ -96,15 +96,15 @@ class ListedPassages:
         """
         operator = self.graph.operator
         rest = float(np.maximum(self._sampled.near, FLOOR).mean())
-        entering = self._near.heed(names, named, self._foremost, self._words)
+        gains_of, gains = self._near.gains(names, named, self._foremost, self._words)
         weights = self._spaces.borrow()
-        transitions = ListedTransitions(operator, weights, self._near.gains, rest)
-        transitions.know(self._foremost.rows, entering)
+        transitions = ListedTransitions(operator, weights, gains_of, rest)
+        transitions.know(self._foremost.rows, gains)
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
         walked = run_push(transitions, operator.pool, seeds, settings, None)
-        gains = transitions.end()
+        used = transitions.end()
         self._spaces.give_back(weights)
-        return walked, gains
+        return walked, used
 
     def reached(self, walked: PageRankResult, weights: Any) -> tuple[PassageFeatures, FloatArray]:
         """Return the similarity, relevance and query words of the passages to score, and the walk's mass at each.
