@@ -55,9 +55,9 @@ INSIDE = {
         "records", "change_log", "combined_arrays", "logged_operator", "changed_edges", "logged_graph", "graph_index",
     ],
     "graph.walk": [
-        "settings", "covering", "relevance", "linking", "facts", "fact_filter", "resets", "scoring", "documents",
-        "trust", "clauses", "row_lookups", "listed_walk", "paths", "restricting", "walker", "restricted_source",
-        "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "source", "integration",
+        "settings", "covering", "relevance", "linking", "facts", "fact_filter", "question", "resets", "scoring",
+        "documents", "trust", "clauses", "row_lookups", "listed_walk", "paths", "restricting", "walker", "restricted_source",
+        "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "order", "source", "integration",
     ],
     "graph.summaries": ["clusters", "models", "tree"],
     "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "corpus", "chroma"],
