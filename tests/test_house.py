@@ -56,11 +56,12 @@ INSIDE = {
     ],
     "graph.walk": [
         "settings", "covering", "relevance", "linking", "facts", "fact_filter", "question", "resets", "scoring",
-        "documents", "trust", "clauses", "row_lookups", "listed_walk", "paths", "restricting", "walker", "restricted_source",
-        "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "order", "source", "integration",
+        "documents", "trust", "clauses", "row_lookups", "listed_walk", "paths", "restricting", "walker",
+        "restricted_source", "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "order",
+        "source", "integration",
     ],
     "graph.summaries": ["clusters", "models", "tree"],
-    "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "corpus", "chroma"],
+    "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "merging", "corpus", "chroma"],
     "evaluation": [
         "judgements", "corpus_files", "query_files", "datasets", "own_questions", "natural_questions", "runs",
         "significance", "measures", "splits", "triple_facts", "source_runs", "experiment", "peers", "abstention",

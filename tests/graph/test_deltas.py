@@ -377,9 +377,9 @@ def test_extractions_that_name_titles_are_kept_apart_from_titles() -> None:
 def test_a_folder_opens_with_its_log_and_merges_it_in_the_background_when_it_gets_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 12)
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.MOST_CHANGED", 0.0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", run_here)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 12)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.MOST_CHANGED", 0.0)
     world = World(4, 40)
     folder = Folder.create(tmp_path / "kept", world.index(), {})
     index, _ = folder.load()
@@ -406,7 +406,7 @@ def test_a_folder_opens_with_its_log_and_merges_it_in_the_background_when_it_get
 
 def test_a_corpus_in_memory_merges_its_log_when_it_gets_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else every change would take longer than the one before."""
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 12)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 12)
     world = World(4, 40)
     corpus = Corpus(world.index(), lambda _: np.ones(8))
     merged = []
@@ -426,8 +426,8 @@ def test_a_corpus_in_memory_merges_its_log_when_it_gets_long(monkeypatch: pytest
 def test_changes_that_are_made_while_the_log_is_merged_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
 ) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.MOST_CHANGED", 0.0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.MOST_CHANGED", 0.0)
     begun, go_on, compact = threading.Event(), threading.Event(), GraphIndex.compact
 
     def waited() -> None:
@@ -443,7 +443,7 @@ def test_changes_that_are_made_while_the_log_is_merged_are_kept(
         waited()
         return compact(index)
 
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", merged)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", merged)
     world = World(4, 40)
     world.triples = {}
     folder = Folder.create(tmp_path / "kept", world.index(), {}) if kept else None

@@ -24,17 +24,16 @@ from phasegraph.graph.corpus.change import Change, joined
 from phasegraph.graph.corpus.document_table import DocumentTable
 from phasegraph.graph.corpus.embedded import OF_FOLDER, OF_STORE, check_model
 from phasegraph.graph.corpus.folder import (
-    _MERGING,
-    _VECTORS_ID,
     CHANGING,
+    MERGE_LOCK,
     NO_FILES,
     OPENING,
     VECTORS,
+    VECTORS_ID,
+    DoubtError,
     Folder,
-    _DoubtError,
-    _most_changed,
-    merge_apart,
 )
+from phasegraph.graph.corpus.merging import merge_apart, most_changed
 from phasegraph.graph.corpus.passage_input import Keys, check_passages
 from phasegraph.graph.corpus.reembedding import Embed, VectorCheckpoint
 from phasegraph.graph.corpus.vector_stores import CHROMA, RenewableStore, VectorStore
@@ -319,7 +318,7 @@ class Corpus:
             try:
                 self._follow(change, fresh)
             except BaseException as error:
-                folder.withdraw(change, doubtful=isinstance(error, _DoubtError))
+                folder.withdraw(change, doubtful=isinstance(error, DoubtError))
                 raise
             self._become(fresh)
             self._note(folder)
@@ -393,7 +392,7 @@ class Corpus:
                 raise StoreError(
                     "passages were added or deleted while all were embedded again; nothing was changed: try again"
                 )
-            settings: dict[str, object] = {"model": model.identity.to_json(), _VECTORS_ID: uuid.uuid4().hex}
+            settings: dict[str, object] = {"model": model.identity.to_json(), VECTORS_ID: uuid.uuid4().hex}
             if not len(vectors):  # no passage was embedded: the model embeds a word, to say how long its vectors are
                 vectors = np.empty((0, np.size(model("passage"))))
             change = Change((), (), np.asarray(vectors, dtype=np.float32), settings, True)
@@ -445,7 +444,7 @@ class Corpus:
                 cause=error,
             )
             return
-        if folder.pending > max(_most_changed(self.index), self._tried):
+        if folder.pending > max(most_changed(self.index), self._tried):
             upto = folder.last
             self._merging.start(lambda: self._merge(folder, upto))
 
@@ -461,13 +460,13 @@ class Corpus:
         Warns if the merge fails.
         """
         try:
-            with folder.held(name=_MERGING):  # fails if another process is merging this folder
+            with folder.held(name=MERGE_LOCK):  # fails if another process is merging this folder
                 pass
         except StoreError:
             return
         reason = merge_apart(folder.path, upto)
         if reason:
-            self._tried = folder.pending + _most_changed(self.index)
+            self._tried = folder.pending + most_changed(self.index)
             warn(
                 f"{folder.path.name}: {folder.pending} changed passages could not be merged into the index: {reason}. "
                 "The changes stay in separate files, and searches include them. phasegraph tries again after "
@@ -485,7 +484,7 @@ class Corpus:
         log = self.index.log
         if log is None or self._since is not None:
             return
-        if len(log.gone) + len(log.came) + len(log.again) > _most_changed(self.index):
+        if len(log.gone) + len(log.came) + len(log.again) > most_changed(self.index):
             index, self._since = self.index, []
             if not self._merging.start(lambda: self._merge_in_memory(index)):
                 self._since = None
@@ -624,7 +623,7 @@ class Corpus:
                 self._store.remove([one for one in came if one not in self.index.records])
                 self._write(self._store, self.index, change.removed)
             except BaseException as second:  # noqa: BLE001 - report the unknown state of the store after any error
-                raise _DoubtError(
+                raise DoubtError(
                     f"the vector store refused a change ({type(error).__name__}: {error}), and could not restore its "
                     f"old contents ({type(second).__name__}: {second}); "
                     + ("build the retriever again" if self._folder is None else "load the folder again")
