@@ -210,6 +210,10 @@ class GraphSource(GraphWalker):
         """
         return self.graph.view if self.facts is None else self.graph
 
+    def passage_ids(self) -> Sequence[str]:
+        """Return the ids of all passages; :meth:`within` accepts these ids."""
+        return self.graph.passages
+
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
         """Restrict the source to passages that a caller may see.
 
