@@ -10,6 +10,7 @@ import pickle
 import random
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from repeats import repeats
 from tests.suites.corpus import run_here
 
 from phasegraph import InvalidInputError
+from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import (
     EntityGraph,
     Extraction,
@@ -473,6 +475,34 @@ def test_changes_that_are_made_while_the_log_is_merged_are_kept(
         again = Folder(tmp_path / "kept").load()[0]
         same(again.graph, world.index().graph)
         assert again.log is None or len(again.log.came) <= 4
+
+
+def test_vectors_of_another_model_that_come_while_the_log_is_merged_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.MOST_CHANGED", 0.0)
+    begun, go_on, compact = threading.Event(), threading.Event(), GraphIndex.compact
+
+    def compacted(index: GraphIndex) -> GraphIndex:
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            assert go_on.wait(60)
+        return compact(index)
+
+    world = World(4, 40)
+    corpus = Corpus(world.index(), lambda _: np.ones(8))
+    with monkeypatch.context() as patch:
+        patch.setattr(GraphIndex, "compact", compacted)
+        gone = world.leave(2)
+        fresh, _ = world.come(2)
+        corpus.replace(gone, [{**one, "metadata": {}} for one in fresh], vectors(fresh))
+        assert begun.wait(60)
+        model = EmbeddingModel(SimpleNamespace(model_name="other"), lambda _: np.ones(4), lambda rows: rows)
+        corpus.reembed(model, np.eye(4)[np.arange(40) % 4])
+        go_on.set()
+        corpus.settle()
+    assert corpus.graph.search(QUESTIONS[0], 5, {}).ids
+    assert corpus.index.graph.embeddings is not None
+    assert corpus.index.graph.embeddings.shape == (40, 4)
 
 
 def test_a_file_that_is_cut_off_is_said_and_not_looked_into(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ class Corpus:
             if folder is None:
                 self._follow(change, fresh)
                 self._become(fresh)
-                self._merges.in_memory(change, fresh, self._changing, partial(self._become, merged=True))
+                self._merge_in_memory(change)
                 return
             folder.append(change)
             try:
@@ -396,6 +396,7 @@ class Corpus:
             fresh = change.made_in(state.index)
             if folder is None:
                 self._take(fresh, model, None)
+                self._merge_in_memory(change)
                 return
             old, store = state.store, None
             if isinstance(old, RenewableStore):
@@ -448,6 +449,10 @@ class Corpus:
         self.state = replace(
             state, index=index, graph=self._walk(index, state.embedder), version=state.version + (not merged)
         )
+
+    def _merge_in_memory(self, change: Change) -> None:
+        """Merge the change log of an index in memory if the log is long; `change` is the last change."""
+        self._merges.in_memory(change, self.index, self._changing, partial(self._become, merged=True))
 
     def refresh(self) -> bool:
         """Load changes and merges by other processes from the folder.
