@@ -55,12 +55,13 @@ INSIDE = {
         "records", "change_log", "combined_arrays", "logged_operator", "changed_edges", "logged_graph", "graph_index",
     ],
     "graph.walk": [
-        "settings", "covering", "relevance", "linking", "facts", "fact_filter", "resets", "scoring", "documents",
-        "trust", "clauses", "row_lookups", "listed_walk", "paths", "restricting", "walker", "restricted_source",
-        "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "source", "integration",
+        "settings", "covering", "relevance", "linking", "facts", "fact_filter", "question", "resets", "scoring",
+        "documents", "trust", "clauses", "row_lookups", "listed_walk", "paths", "restricting", "walker",
+        "restricted_source", "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "order",
+        "source",
     ],
     "graph.summaries": ["clusters", "models", "tree"],
-    "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "corpus", "chroma"],
+    "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "merging", "corpus", "chroma"],
     "evaluation": [
         "judgements", "corpus_files", "query_files", "datasets", "own_questions", "natural_questions", "runs",
         "significance", "measures", "splits", "triple_facts", "source_runs", "experiment", "peers", "abstention",
@@ -197,7 +198,7 @@ def test_an_import_from_a_higher_floor_is_found(tmp_path: Path, monkeypatch: pyt
         ("fusion/rules.py", "from phasegraph.graph import GraphSource", ["fusion.rules imports phasegraph.graph"]),
         (
             "fusion/rules.py",
-            "from phasegraph.fusion.decide import decide",
+            "from phasegraph.fusion.decide import make_shortlist",
             ["fusion.rules imports phasegraph.fusion.decide"],
         ),
         ("fusion/decide.py", "from phasegraph.fusion.rules import RULES", []),

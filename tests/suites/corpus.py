@@ -282,8 +282,8 @@ class CorpusSuite:
             assert self.answers(again) == self.answers(retriever)
 
     def test_many_changes_are_taken_into_the_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
-        monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 3)
+        monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", run_here)
+        monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 3)
         path = tmp_path / "corpus"
         retriever = self.made(self.documents(range(8)), path)
         for number in range(8, 16):
@@ -1241,8 +1241,8 @@ class CorpusSuite:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         if not EXHAUSTIVE:
-            monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
-        monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 1)
+            monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", run_here)
+        monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 1)
         path = tmp_path / "corpus"
         retriever = self.made(self.documents(range(4)), path)
         retriever.delete(retriever.ids())
@@ -1472,8 +1472,8 @@ class CorpusSuite:
 
         def meanwhile(directory: Path) -> Change:
             monkeypatch.undo()
-            monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
-            monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
+            monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 0)
+            monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", run_here)
             self.add(first, self.documents([8]))
             first._corpus.settle()
             return read(directory)

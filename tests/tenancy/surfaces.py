@@ -341,6 +341,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/graph/corpus/corpus",
             "phasegraph/graph/corpus/embedded",
             "phasegraph/graph/corpus/folder",
+            "phasegraph/graph/corpus/merging",
             "phasegraph/graph/corpus/passage_input",
             "phasegraph/graph/model/building",
             "phasegraph/graph/summaries/tree",

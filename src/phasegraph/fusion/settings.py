@@ -231,5 +231,8 @@ class FusionSettings(KnownFields):
         return next((one for one in self.priors if isinstance(one, ExactMatchBonus) and one.weight > 0), None)
 
     def calibrator_of(self, ranking: Ranking) -> Calibrator:
-        """Return the calibrator for a ranking: its source's entry in `calibrators`, or the default `calibrator`."""
+        """Return the calibrator for a ranking: its source's entry in `calibrators`, or the default `calibrator`.
+
+        The default takes precedence if it is background calibration and the ranking has a background.
+        """
         return calibrator_for(ranking, self.calibrators, self.calibrator)

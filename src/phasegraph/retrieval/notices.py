@@ -179,9 +179,9 @@ class GroupKeyWarning:
 
     def see(self, shortlist: Shortlist) -> None:
         """Check the candidates of a query, and warn if none of them has the key of `group_by`."""
-        group_by, lines = shortlist.pipeline.group_by, shortlist.adjusted.warnings
-        if group_by is not None and lines:
-            self._once.warn("; ".join(lines), key=group_by.key)
+        group_by, said = shortlist.pipeline.group_by, shortlist.adjusted.group_warning
+        if group_by is not None and said:
+            self._once.warn(said, key=group_by.key)
 
 
 _MOST_STEPS = 256
