@@ -489,7 +489,7 @@ def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
     assert "index.html" in capsys.readouterr().out
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "<header><h1>" in page
-    assert "<p>Recommendation: 4 questions cannot decide: ask 40 or more. default reaches" in page
+    assert "<p>Recommendation: too few questions (4): ask 40 or more for a recommendation. default reaches" in page
     assert "<svg" in page
     assert "<script" not in page
     assert "<dd>milliseconds per question to search the sources, one after another, and to fuse the hits</dd>" in page

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph import Confidence, ConfidenceEvidence, ConfidenceModel, Context, FusionPipeline, Ranking, SourceReport
+from phasegraph._support.serialization import write_document
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import fit_bar, fit_probability
 from phasegraph.errors import (
@@ -30,6 +31,7 @@ from phasegraph.ranking import QueryWords
 WALK = Ranking("graph", ["a", "b"], [2.0, 1.0], words=QueryWords({"ada": 3.0, "met": 1.0}, named=0.5))
 VECTOR = Ranking("vector", ["a", "b"], [0.51, 0.2])
 BM25 = Ranking("bm25", ["b"], [7.0])
+DOTS = Ranking("vector", ["a"], [12.0])
 COVERS = HitWords(covers={"graph": 0.9, "vector": 0.6, "bm25": 0.3}, together=1.4)
 NEAR = 1 / (1 + math.exp(-1))  # .51 stands one width above the bar
 TOGETHER = 1.4 / (1.4 + 0.6)
@@ -185,7 +187,7 @@ def test_a_probability_is_given_only_where_nothing_is_missing_that_it_was_fitted
     assert whole.value == pytest.approx(1 / (1 + math.exp(1 - 2 * math.log(plain / (1 - plain)))))
     assert "(the probability that the corpus contains an answer)" in str(whole)
     assert judge(VECTOR, model=model) == judge(VECTOR)
-    alone = replace(model, without="without a walk that knows the words")
+    alone = replace(model, without="no_walk")
     assert judge(VECTOR, model=alone).probability
 
 
@@ -247,7 +249,7 @@ def test_a_result_without_a_confidence_is_given_with_a_warning_unless_told_other
 
 
 def test_it_is_stored_with_the_pipeline(tmp_path: Any) -> None:
-    model = ConfidenceModel(0.6, 0.05, 1.5, -0.25, "without a walk that knows the words")
+    model = ConfidenceModel(0.6, 0.05, 1.5, -0.25, "no_walk")
     pipeline = FusionPipeline(confidence=model, accept=Confidence(min=0.3, unknown="abstain"))
     pipeline.save(tmp_path / "p.json")
     again = FusionPipeline.load(tmp_path / "p.json")
@@ -256,6 +258,34 @@ def test_it_is_stored_with_the_pipeline(tmp_path: Any) -> None:
     old = pipeline.to_dict()
     del old["confidence"]
     assert FusionPipeline.from_dict(old).confidence == ConfidenceModel()
+
+
+@pytest.mark.parametrize(
+    ("stored", "rankings"),
+    [
+        ("", [WALK, VECTOR]),
+        ("without a walk that knows the words", [VECTOR]),
+        ("without vectors (no source is named 'vector')", [WALK]),
+        ("without the scores of 'vector', which are no cosines: calibrate first", [WALK, DOTS]),
+        (
+            "without a walk that knows the words, without the scores of 'vector', which are no cosines: calibrate "
+            "first",
+            [DOTS],
+        ),
+    ],
+)
+def test_an_old_file_that_stores_a_text_gives_the_same_probabilities(
+    tmp_path: Any, stored: str, rankings: list[Ranking]
+) -> None:
+    pipeline = FusionPipeline(confidence=ConfidenceModel(slope=1.5, intercept=-0.25))
+    state = pipeline.to_dict()
+    state["confidence"] = {**state["confidence"], "without": stored}  # type: ignore[dict-item]
+    write_document(tmp_path / "old.json", "pipeline", 1, state)
+    model = FusionPipeline.load(tmp_path / "old.json").confidence
+    found = judge(*rankings, model=model)
+    assert (found.probability, found.without, found.reason) == (True, model.without, stored)
+    assert not [one for one in ([WALK, VECTOR], [VECTOR], [WALK], [WALK, DOTS], [DOTS]) if one != rankings
+                and judge(*one, model=model).probability]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def test_a_change_that_was_kept_and_not_noted_counts(folder: Path) -> None:
 
 
 def test_changes_that_the_index_holds_may_be_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", run_here)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 0)
     corpus = _open(folder)
     corpus.replace([], [_passage("d")])
     corpus.settle()
@@ -229,21 +229,21 @@ def test_a_disk_that_is_full_at_any_write_of_a_merge_leaves_the_folder_as_it_was
 
 
 def test_a_merge_that_fails_is_said_and_tried_again_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 1)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 1)
     asked: list[list[str]] = []
 
     def refused(module: str, function: str, arguments: list[str], seconds: float) -> str:
         asked.append(arguments)
         return "OSError: [Errno 28] No space left on device"
 
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", refused)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", refused)
     corpus = _open(folder)
     with pytest.warns(PhasegraphWarning, match=r"3 changed passages could not be merged.*No space left.*after 1 more"):
         _changed_and_merged(corpus, "d")
     corpus.replace([], [_passage("e")])  # 4 are not more than 3 and 1 more
     corpus.settle()
     assert [number for _, number in asked] == ["3"]
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_apart)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", run_apart)
     corpus.replace([], [_passage("f")])
     corpus.settle()
     assert not list((folder / "changes").iterdir())
@@ -253,7 +253,7 @@ def test_a_merge_that_fails_is_said_and_tried_again_later(folder: Path, monkeypa
 def test_a_folder_is_merged_without_another_process_where_none_can_be_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 0)
 
     def refused(*arguments: Any, **options: Any) -> None:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -288,7 +288,7 @@ def test_a_merge_of_a_folder_that_was_restored_meanwhile_is_given_up(
 
 
 def test_two_processes_do_not_merge_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 0)
     corpus = _open(folder)
     with Folder(folder).held(name=".merging"):
         with pytest.raises(StoreError, match="is writing to it"):
@@ -458,8 +458,8 @@ def test_a_copy_of_a_change_is_left_out_with_a_warning(folder: Path, name: str) 
 
 def test_a_copy_of_a_change_is_in_nobodys_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(folder / "changes" / "00000001", folder / "changes" / "00000001 (copy)")
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", run_here)
     with pytest.warns(PhasegraphWarning, match="is not a change"):
         corpus = _open(folder)
     with pytest.warns(PhasegraphWarning, match="is not a change"):

@@ -165,7 +165,7 @@ BETWEEN = "def inner(call):\n    return call()"
     "between",
     ["phasegraph", "langchain_phasegraph.retriever", "llama_index.retrievers.phasegraph.retriever",
      "langchain_core.retrievers", "llama_index.core.base.base_retriever", "asyncio.runners",
-     "concurrent.futures.thread"],
+     "workflows.runtime.types.step_function", "workflows.context.context", "concurrent.futures.thread"],
 )  # fmt: skip
 def test_a_warning_names_the_line_of_the_user_at_any_depth(between: str) -> None:
     through = in_module(between, BETWEEN)
@@ -177,7 +177,7 @@ def test_a_warning_names_the_line_of_the_user_at_any_depth(between: str) -> None
     assert (seen.filename, seen.lineno) == (__file__, ask.__code__.co_firstlineno + 1)
 
 
-@pytest.mark.parametrize("module", ["phasegraphs", "llama_index.retrievers.bm25", "threadings"])
+@pytest.mark.parametrize("module", ["phasegraphs", "llama_index.retrievers.bm25", "threadings", "workflows.nightly"])
 def test_a_module_with_a_similar_name_is_the_users(module: str) -> None:
     (seen,) = warned(lambda: in_module(module, BETWEEN)(OURS))
     assert seen.filename == f"{module}.py"

@@ -39,6 +39,17 @@ def test_a_printed_result_is_four_readable_lines() -> None:
     assert not re.search(r"\d\.\d{5}", "\n".join(lines))
 
 
+def test_chunks_of_one_document_are_told_apart_by_their_ids() -> None:
+    ids = ["m#1", "m#2", "n"]
+    hits = [SimpleNamespace(page_content=f"{name} text", metadata={"title": "Manual"}) for name in ids[:2]]
+    hits.append(SimpleNamespace(page_content="", metadata={"title": "Notes"}))
+    ranking = Ranking("vector", ids, [0.9, 0.5, 0.1], payloads=dict(zip(ids, hits, strict=True)))
+    result = FusionPipeline().decide([ranking], k=3)
+    lines = ["1 Manual (m#1): vector 1st", "2 Manual (m#2): vector 2nd", "3 Notes: vector 3rd"]
+    assert str(result).splitlines()[1:4] == lines
+    assert str(result.evidence("m#2")).splitlines()[0] == lines[1]
+
+
 def test_printed_evidence_begins_with_the_same_line_and_has_short_numbers() -> None:
     result = FusionPipeline(weights={"graph": 3, "vector": 1}).decide(rankings(), k=4)
     lines = str(result.evidence("b")).splitlines()

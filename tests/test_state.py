@@ -84,8 +84,8 @@ def _write_folder(path: Path, turn: int) -> None:
     folder = Folder(path)
     corpus = Corpus(folder.load()[0], folder=folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 2)
-        patch.setattr("phasegraph.graph.corpus.folder.MOST_CHANGED", 0.0)
+        patch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 2)
+        patch.setattr("phasegraph.graph.corpus.merging.MOST_CHANGED", 0.0)
         other = {"id": "p40", "title": "Cy", "text": "Cy sang.", "metadata": {}}
         if "p40" in corpus:
             corpus.replace(["p40"])

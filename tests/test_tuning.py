@@ -360,7 +360,7 @@ def test_confidence_is_fitted_on_one_part_and_scored_on_the_other():
     assert found.auc == 1.0
     assert found.ece < 0.05
     assert found.brier < 0.02
-    assert found.model.without == "without a walk that knows the words"
+    assert found.model.without == "no_walk"
     few = tune_confidence(FusionPipeline(), {"vector": lists[:20]}, judged[:20], texts[:20], words)
     assert (few.ece, few.brier, few.model.slope) == (None, None, None)
     mute = tune_confidence(

@@ -21,7 +21,7 @@ from phasegraph._support.validation import (
     check_rows,
     check_seconds,
     check_text,
-    refused_argument,
+    unexpected_argument,
 )
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import Execution, SourceSpec
@@ -120,4 +120,4 @@ def test_a_misspelt_setting_of_a_source_names_the_one_that_was_meant(made, given
 )
 def test_an_argument_of_another_retriever_names_its_replacement(given: str, said: str) -> None:
     known = ["accept", "evidence_key", "k", "path", "selection", "vector_store"]
-    assert str(refused_argument(given, known)) == f"unexpected argument {given!r}; {said}"
+    assert str(unexpected_argument(given, known)) == f"unexpected argument {given!r}; {said}"

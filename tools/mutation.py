@@ -52,7 +52,13 @@ TARGETS = {
         "tests/serving/test_siege.py -k 'queue or share or few or told or place or refusal or quarter or least'",
     ),
     "filters": (
-        ["src/phasegraph/retrieval/filters.py", "integrations/langchain-phasegraph/langchain_phasegraph/filters.py"],
+        [
+            "src/phasegraph/retrieval/filters.py",
+            *(
+                f"integrations/langchain-phasegraph/langchain_phasegraph/{name}.py"
+                for name in ("filters", "store_filters", "restricted_search")
+            ),
+        ],
         "tests/graph/test_corpus_filters.py integrations/langchain-phasegraph/tests/test_filters.py "
         "integrations/langchain-phasegraph/tests/test_corpus.py",
     ),

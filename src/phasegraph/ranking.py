@@ -320,6 +320,25 @@ class Ranking:
         return made
 
 
+def standing(ranking: Ranking, identifier: str, /) -> tuple[float | None, float | None, float | None]:
+    """Return the rank, raw score and score of a candidate in a ranking; None for each if the ranking lacks it.
+
+    Ranks start at 1; tied hits share their mean rank. The raw score is also None if the source gave no score.
+
+    >>> standing(Ranking("vector", ["a", "b", "c"], [0.9, 0.5, 0.5]), "c")
+    (2.5, 0.5, 0.5)
+    """
+    hit, scores = ranking.row_of(identifier), ranking.scores
+    if hit is None:
+        return None, None, None
+    rank, score = hit + 1.0, scores.item(hit)
+    if score in (scores.item(row) for row in (hit - 1, hit + 1) if 0 <= row < len(scores)):
+        rising = -scores
+        rank = float(rising.searchsorted(-score, "left") + rising.searchsorted(-score, "right") + 1) / 2.0
+    raw = score if ranking.raw is None else ranking.raw.item(hit)
+    return rank, None if math.isnan(raw) else raw, score
+
+
 @kept_while_short
 def _places(count: int) -> FloatArray:
     """Return the scores -1, -2, …, -`count`, which a ranking without scores gets for its order."""

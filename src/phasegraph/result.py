@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from phasegraph.acceptance.policy import ACCEPT, AMBIGUOUS, REJECT, AcceptanceOu
 from phasegraph.candidates import Candidates
 from phasegraph.errors import InvalidInputError
 from phasegraph.fusion.superposition import Superposition
-from phasegraph.ranking import Ranking
+from phasegraph.ranking import Ranking, standing
 from phasegraph.reports import SourceReport
 from phasegraph.selection import SelectionResult
 from phasegraph.sentences import ReadPassage, label_of, line_of, ordinal, path_labels, way_of
@@ -209,16 +210,28 @@ class Result:
             head = f"{len(self)} of {len(self.candidates)} candidates, confidence {sure}{first}"
         else:
             head = f"no results: {WHY_EMPTY.get(self.reason, 'k is 0')}; confidence {sure}"
-        lines = [head, *map(self._headline, range(min(len(self), PRINTED)))]
+        lines = [head, *self._headlines(range(min(len(self), PRINTED)))]
         return "\n".join([*lines, *(legible(f"warning: {line}") for line in self.warnings)])
 
+    def _headlines(self, positions: Iterable[int]) -> list[str]:
+        """Return a line about the result at each position (from 0): label, ranks and path.
+
+        The id follows the label if several results have the same label, such as the title of their document.
+        """
+        rankings, lines = self.candidates.rankings, []
+        read = _reader(rankings)
+        labels = [label_of(name, *read(name)) for name in self.ids]
+        repeated = {label for label, count in Counter(labels).items() if count > 1}
+        for position in positions:
+            name, label = self.ids[position], labels[position]
+            ranks = {one.source: standing(one, name)[0] for one in rankings}
+            walk = next(filter(None, (_walk(one, name) for one in rankings)), None)
+            way = [] if walk is None else way_of(walk["path"], path_labels(walk["path"], read))
+            lines.append(line_of(position + 1, f"{label} ({name})" if label in repeated else label, ranks, way))
+        return lines
+
     def _headline(self, position: int) -> str:
-        """Return a line about the result at `position` (from 0): label, ranks and path."""
-        name, read = self.ids[position], _reader(self.candidates.rankings)
-        ranks = {one.source: _standing(one, name)[0] for one in self.candidates.rankings}
-        walk = next(filter(None, (_walk(one, name) for one in self.candidates.rankings)), None)
-        way = [] if walk is None else way_of(walk["path"], path_labels(walk["path"], read))
-        return line_of(position + 1, label_of(name, *read(name)), ranks, way)
+        return self._headlines([position])[0]
 
     @property
     def confidence_evidence(self) -> ConfidenceEvidence:
@@ -283,7 +296,7 @@ class Result:
         ranking = self.candidates.rankings[column]
         return SourceEvidence(
             ranking.source,
-            *_standing(ranking, self.ids[position]),
+            *standing(ranking, self.ids[position]),
             float(self.calibrated[position, column]),
             float(self.weights[column]),
             float(self.contributions[position, column]),
@@ -294,22 +307,6 @@ class Result:
         from phasegraph._support.markup import answer_html
 
         return answer_html(view_of(self))
-
-
-def _standing(ranking: Ranking, identifier: str) -> tuple[float | None, float | None, float | None]:
-    """Return the rank, raw score and score of a candidate in a ranking; None for each if the ranking lacks it.
-
-    Ranks start at 1; tied hits share their mean rank. The raw score is also None if the source gave no score.
-    """
-    hit = ranking.positions.get(identifier)
-    if hit is None:
-        return None, None, None
-    score = float(ranking.scores[hit])
-    ascending = ranking.scores[::-1]
-    worse, no_better = ascending.searchsorted(score), ascending.searchsorted(score, side="right")
-    rank = float(len(ranking) - no_better + (no_better - worse + 1) / 2)
-    given = score if ranking.raw is None else float(ranking.raw[hit])
-    return rank, None if math.isnan(given) else given, score
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -430,9 +427,9 @@ def _row(
     }
     for ranking in rankings:
         unknown = {"calibrated": None, "contribution": None}
-        standing = dict(zip(("rank", "raw", "score"), _standing(ranking, name), strict=True))
-        if ranking.source in fused or standing["rank"] is not None:
-            sources[ranking.source] = sources.get(ranking.source, unknown) | standing
+        found = dict(zip(("rank", "raw", "score"), standing(ranking, name), strict=True))
+        if ranking.source in fused or found["rank"] is not None:
+            sources[ranking.source] = sources.get(ranking.source, unknown) | found
     for one in fused.values():  # exact matches are fused as a source but are not among the shown rankings
         sources[one.source] = {"rank": one.rank, "raw": one.raw, "score": one.score} | sources[one.source]
     return {

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,7 +60,10 @@ def test_an_on_empty_that_raises_costs_no_answer(error: BaseException) -> None:
     policy = AcceptancePolicy({"vector": 2.0}, on_empty=on_empty)
     result = FusionPipeline(accept=policy).decide([BI])
     assert (result.ids, result.reason) == ((), "all_rejected")
-    assert [one for one in result.warnings if f"on_empty raised {type(error).__name__}" in one]
+    raised = type(error).__name__
+    assert result.warnings[-1] == f"on_empty raised {raised}, so no candidate is accepted"
+    outcome: Any = result.extras["acceptance"]
+    assert (outcome.reason, outcome.error, outcome.failed) == (f"callback_failed: {raised}", raised, True)
     assert "secret" not in " ".join(result.warnings)
     with pytest.raises(DegradedError, match="on_empty"):
         FusionPipeline(accept=policy, strict=True, calibrator=ListCalibrator("raw")).decide([BI])

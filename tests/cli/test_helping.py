@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 from rich.console import Console
 from tiny import write_dataset
 from typer.main import get_command
 
+from phasegraph.apps.cli import evaluate as evaluating
 from phasegraph.apps.cli import main
 from phasegraph.apps.cli.app import COMMANDS, app
+from phasegraph.apps.cli.commands.evaluate import PANELS
 from phasegraph.apps.cli.output import show_table
 from phasegraph.apps.server.connections import MOST_CONNECTIONS
 from phasegraph.apps.server.view import LONGEST_QUERY
@@ -152,3 +155,15 @@ def test_a_help_text_lists_the_names_of_the_library(name, option, listed) -> Non
 def test_the_list_of_commands_has_the_first_paragraph_of_each_help(name) -> None:
     whole = get_command(app).get_command(None, name).help
     assert COMMANDS[name] == " ".join(whole.partition("\n\n")[0].split())
+
+
+def test_the_help_of_evaluate_groups_the_options_as_its_code_does() -> None:
+    """The help lists an option that is missing in a panel under the heading "Options"."""
+    groups = [
+        evaluating.SystemOptions, evaluating.RetrieverOptions, evaluating.MeasureOptions,
+        evaluating.UnansweredOptions, evaluating.OutputOptions,
+    ]  # fmt: skip
+    assert list(PANELS.values()) == [tuple(one.name for one in fields(group)) for group in groups]
+    command = get_command(app).get_command(None, "evaluate")
+    listed = {name for names in PANELS.values() for name in names}
+    assert {one.name for one in command.params} == listed | {"folder"}

@@ -49,6 +49,14 @@ def other_ids(question):
     return ["chunk-1"]
 
 
+def other_ids_of_files(question):
+    return [Document("", id="chunk-1", metadata={"source": "a.md"})]
+
+
+def other_passages(question):
+    return ["p07", "p09"]
+
+
 number = 3
 """
 
@@ -104,6 +112,23 @@ def test_a_corpus_beside_the_file_tells_ids_that_are_none(folder, tmp_path, caps
     assert captured.out == ""
     assert "none of the 1 ids of 'my_rag:other_ids' is in the corpus or judged for any question" in captured.err
     assert "--id-key" in captured.err
+
+
+def test_ids_of_another_kind_are_an_error_although_the_hits_name_their_files(folder, tmp_path, capsys):
+    write_jsonl(tmp_path / "judged.jsonl", [{"question": "Who?", "relevant": ["p01"]}])
+    assert main(["evaluate", "judged.jsonl", "--retriever", "my_rag:other_ids_of_files"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("none of the 1 ids of 'my_rag:other_ids_of_files' is judged for any question") == 1
+    assert "--id-key" in captured.err
+
+
+def test_passages_none_of_which_is_judged_are_said_once(folder, capsys):
+    assert main(["evaluate", str(folder), "--retriever", "my_rag:other_passages"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("none of the 2 returned ids is judged for any question") == 1
+    assert "--id-key" in captured.out
+    assert captured.err == ""
 
 
 def test_errors_are_counted_and_the_first_is_shown(folder, capsys):

@@ -89,6 +89,7 @@ def test_it_prints_passages_titles_words_and_paths(index, capsys):
     assert main(["search", str(index), QUESTION]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"{QUESTION}\n  confidence 0.")
+    assert ", without vectors (the folder has none)\n" in printed
     assert "1. p" in printed
     assert "'Lord Byron': score 0." in printed
     assert "*Ada* *Lovelace* was the daughter of Lord Byron" in printed
@@ -108,7 +109,9 @@ def test_with_the_model_the_nearest_passages_are_fused_too(with_vectors, capsys,
     state = asked(capsys, with_vectors, QUESTION, "--embedder", f"my_model:{model}")
     assert {one["source"] for passage in state["passages"] for one in passage["sources"]} == {"graph", "vector"}
     assert main(["search", str(with_vectors), QUESTION]) == 0
-    assert "searched by names and words only: --embedder also uses" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "searched by names and words only: --embedder also uses" in printed
+    assert ", without vectors (they need --embedder)\n" in printed
 
 
 def test_it_answers_as_explain_does_with_the_same_lists(with_vectors, folder, capsys):
@@ -168,6 +171,11 @@ def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
         (["g", "Who?", "--embedder", "my_model:embed"], 1, "--embedder needs an index with embeddings"),
         (["kept", "Who?", "--embedder", "my_model:number"], 1, "--embedder must name an embedding model of LangChain"),
         (["kept", "Who?", "--embedder", "my_model:narrow"], 1, "the query's embedding must have shape"),
+        (
+            ["kept", "Who?", "--embedder", "my_model:LangChain"],
+            2,
+            "my_model:LangChain is a class: name an instance or a function, such as my_model:model",
+        ),
         (["kept", "Who?", "--embedder", "my_model"], 2, "must be minilm, fastembed or MODULE:OBJECT"),
         (["g", "Who?", "--json", "no/where.json"], 1, "--json: the folder of no/where.json must exist"),
     ],

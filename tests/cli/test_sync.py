@@ -181,7 +181,8 @@ def test_a_folder_without_its_path_knows_a_file_that_cannot_be_read_and_its_rows
 
 
 def test_a_new_folder_has_its_path_from_the_start(files: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.corpus.Corpus.note", lambda *_: 1 / 0)  # the process ends here
+    # the process ends here
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.Corpus.store_settings", lambda *_: 1 / 0)
     with suppress(ZeroDivisionError):
         FileSync(files, Path("out"), None, None).sync()
     assert PassageFolder.open("out").corpus.settings["files"] == str(files.absolute())
@@ -381,6 +382,14 @@ def test_questions_with_the_model_of_the_passages_are_answered(files, capsys) ->
     assert "was embedded with Other two, but the given model is Counting one" in capsys.readouterr().err
 
 
+def test_a_class_that_retrieve_makes_a_model_of_is_named_as_the_model(files, capsys) -> None:
+    sync(files, "--embedder", "sync_models:one")
+    Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
+    command = ["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", "--embedder", "sync_models:Other"]
+    assert main(command) == 1
+    assert "'out' was embedded with Counting one, but the given model is Other two" in capsys.readouterr().err
+
+
 def test_a_warning_is_one_line(files) -> None:
     sync(files)
     code = "import sys; from phasegraph.apps.cli import main; sys.exit(main())"
@@ -472,16 +481,34 @@ def test_a_retrievers_folder_is_listed_and_deleted_from_and_not_embedded(files, 
     assert main(["documents", "made", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out) == {"0.md": 2, "1.md": 2}
     assert main(["delete", "made", "--where", "source=1.md"]) == 0
+    assert "next sync" not in capsys.readouterr().out
     assert PhaseGraphRetriever.load("made", model).ids() == ["p0", "p2"]
-    assert main(["reembed", "made", "--embedder", "sync_models:one"]) == 1
-    assert "created by a retriever of langchain" in capsys.readouterr().err
+    one = ["--embedder", "sync_models:one"]
+    for given in (
+        ["reembed", "made", *one],
+        *(["index", "notes", "--out", "made", "--sync", *more] for more in (one, [])),
+    ):
+        assert main(given) == 1
+        assert "made: the folder was created by a retriever of langchain" in capsys.readouterr().err
     with pytest.raises(InvalidInputError, match="created by a retriever of langchain"):
         PassageFolder.open("made").sync_files([])
 
 
+def test_delete_says_that_the_next_sync_adds_the_passages_again(files: Path, capsys: Any) -> None:
+    sync(files)
+    assert main(["delete", "out", "--where", "source=a.md", "--yes"]) == 0
+    said = f"the next sync of {files} adds them again, unless you also remove them there"
+    assert said in capsys.readouterr().out
+    assert "a.md" in sync(files)
+    (files / "a.md").unlink()
+    assert "a.md" not in sync(files)
+
+
 def test_a_retriever_says_of_a_synced_folder_who_wrote_it(files: Path) -> None:
     sync(files, "--embedder", "sync_models:one")
-    with pytest.raises(InvalidInputError, match=r"'out' was written by phasegraph index --sync, .* path= and a new"):
+    with pytest.raises(
+        InvalidInputError, match=r"[/\\]out' was written by phasegraph index --sync, .* path= and a new"
+    ):
         PhaseGraphRetriever.load("out", DeterministicFakeEmbedding(size=8))
 
 
@@ -499,7 +526,7 @@ def test_passages_are_embedded_anew(files: Path, capsys: Any) -> None:
 
 
 def test_a_watch_tries_again_after_an_error_and_follows(files: Path, monkeypatch: Any) -> None:
-    steps: list[Any] = [False, True, False, *[False] * 12]
+    steps: list[Any] = [False, True, *[False] * 12, True, *[False] * 12]
     made = FileSync(files, Path("out"), None, None)
     said: list[str] = []
 
@@ -508,7 +535,7 @@ def test_a_watch_tries_again_after_an_error_and_follows(files: Path, monkeypatch
             if number == 1:
                 (files / "b.txt").unlink()
                 monkeypatch.setattr(PassageFolder, "sync_files", refused)
-            if number == 5:
+            if number == 18:
                 monkeypatch.undo()
             yield changed
 
@@ -519,7 +546,8 @@ def test_a_watch_tries_again_after_an_error_and_follows(files: Path, monkeypatch
     os.chdir(files.parent)
     made.watch(said.append, lambda error: said.append(f"failed: {error}"))
     assert said[:2] == ["3 passages of 3 documents added", "failed: no space left"]
-    assert said[2:] == ["0 documents added, 0 changed, 1 deleted, 2 as they were; 0 passages embedded"]
+    assert said[2] == "failed: the sync failed again for the same reason"
+    assert said[3:] == ["0 documents added, 0 changed, 1 deleted, 2 as they were; 0 passages embedded"]
 
 
 @pytest.mark.tools

@@ -102,7 +102,10 @@ def test_few_questions_decide_nothing():
     few = [Judgement(f"q{row}", (("right",),)) for row in range(LEAST_QUESTIONS - 1)]
     answers = [Answers(name, {"q0": ("right",)}) for name in WEIGHED]
     found = recommendation_of(compare(answers, few, measures=[RECALL], resamples=10))
-    assert (found.choice, found.sentence) == ("undecided", "39 questions cannot decide: ask 40 or more")
+    assert (found.choice, found.sentence) == (
+        "undecided",
+        "too few questions (39): ask 40 or more for a recommendation",
+    )
 
 
 def gain(low, system="default", over="vector", mean=0.05):

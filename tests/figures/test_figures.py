@@ -212,6 +212,36 @@ def test_the_words_of_an_error_are_no_figure(figures):
     assert again(figures).digests("count") == before
 
 
+SHOWN = """
+class Sum:
+    def __call__(self, numbers):
+        return sum(numbers)
+
+    def _repr_html_(self):
+        from phasegraph.markup import STYLE
+
+        return STYLE
+
+
+def add(numbers):
+    return Sum()(numbers)
+"""
+
+
+def test_how_a_notebook_shows_an_object_is_no_figure(figures):
+    adding, markup = (figures.root / "src/phasegraph" / name for name in ("adding.py", "markup.py"))
+    adding.write_text(SHOWN, encoding="utf-8")
+    markup.write_text("STYLE = 'red'\n", encoding="utf-8")
+    before = again(figures).digests("count")
+    change(figures, "src/phasegraph/markup.py", "red", "blue")
+    change(figures, "src/phasegraph/adding.py", "return STYLE", "return STYLE * 2")
+    assert again(figures).digests("count") == before
+    change(figures, "src/phasegraph/adding.py", "_repr_html_", "_repr_markdown_")
+    assert again(figures).digests("count") == before
+    change(figures, "src/phasegraph/adding.py", "sum(numbers)", "sum(numbers[1:])")
+    assert again(figures).digests("count") != before
+
+
 def test_a_whole_page_that_was_edited_or_written_by_its_command_alone_is_found(figures):
     text = (figures.root / "docs/whole.md").read_text(encoding="utf-8")
     assert text.startswith("# Whole\n\n<!-- figures whole: ")

@@ -22,7 +22,7 @@ from phasegraph.graph.chunk_graph import (
     sequential,
 )
 from phasegraph.graph.model.storage import load_graph, packed, save_graph
-from phasegraph.graph.walk.integration import passage_ids
+from phasegraph.graph.walk.restricting import passage_ids
 from phasegraph.sources import CallableSource, Gatherer, SourceSettings
 from phasegraph.testing.contracts import SourceContract
 

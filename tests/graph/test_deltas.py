@@ -10,6 +10,7 @@ import pickle
 import random
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from repeats import repeats
 from tests.suites.corpus import run_here
 
 from phasegraph import InvalidInputError
+from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import (
     EntityGraph,
     Extraction,
@@ -377,9 +379,9 @@ def test_extractions_that_name_titles_are_kept_apart_from_titles() -> None:
 def test_a_folder_opens_with_its_log_and_merges_it_in_the_background_when_it_gets_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 12)
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.MOST_CHANGED", 0.0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", run_here)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 12)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.MOST_CHANGED", 0.0)
     world = World(4, 40)
     folder = Folder.create(tmp_path / "kept", world.index(), {})
     index, _ = folder.load()
@@ -406,7 +408,7 @@ def test_a_folder_opens_with_its_log_and_merges_it_in_the_background_when_it_get
 
 def test_a_corpus_in_memory_merges_its_log_when_it_gets_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else every change would take longer than the one before."""
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 12)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 12)
     world = World(4, 40)
     corpus = Corpus(world.index(), lambda _: np.ones(8))
     merged = []
@@ -426,8 +428,8 @@ def test_a_corpus_in_memory_merges_its_log_when_it_gets_long(monkeypatch: pytest
 def test_changes_that_are_made_while_the_log_is_merged_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
 ) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.MOST_CHANGED", 0.0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.MOST_CHANGED", 0.0)
     begun, go_on, compact = threading.Event(), threading.Event(), GraphIndex.compact
 
     def waited() -> None:
@@ -443,7 +445,7 @@ def test_changes_that_are_made_while_the_log_is_merged_are_kept(
         waited()
         return compact(index)
 
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", merged)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.run_apart", merged)
     world = World(4, 40)
     world.triples = {}
     folder = Folder.create(tmp_path / "kept", world.index(), {}) if kept else None
@@ -473,6 +475,34 @@ def test_changes_that_are_made_while_the_log_is_merged_are_kept(
         again = Folder(tmp_path / "kept").load()[0]
         same(again.graph, world.index().graph)
         assert again.log is None or len(again.log.came) <= 4
+
+
+def test_vectors_of_another_model_that_come_while_the_log_is_merged_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.merging.MOST_CHANGED", 0.0)
+    begun, go_on, compact = threading.Event(), threading.Event(), GraphIndex.compact
+
+    def compacted(index: GraphIndex) -> GraphIndex:
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            assert go_on.wait(60)
+        return compact(index)
+
+    world = World(4, 40)
+    corpus = Corpus(world.index(), lambda _: np.ones(8))
+    with monkeypatch.context() as patch:
+        patch.setattr(GraphIndex, "compact", compacted)
+        gone = world.leave(2)
+        fresh, _ = world.come(2)
+        corpus.replace(gone, [{**one, "metadata": {}} for one in fresh], vectors(fresh))
+        assert begun.wait(60)
+        model = EmbeddingModel(SimpleNamespace(model_name="other"), lambda _: np.ones(4), lambda rows: rows)
+        corpus.reembed(model, np.eye(4)[np.arange(40) % 4])
+        go_on.set()
+        corpus.settle()
+    assert corpus.graph.search(QUESTIONS[0], 5, {}).ids
+    assert corpus.index.graph.embeddings is not None
+    assert corpus.index.graph.embeddings.shape == (40, 4)
 
 
 def test_a_file_that_is_cut_off_is_said_and_not_looked_into(tmp_path: Path) -> None:

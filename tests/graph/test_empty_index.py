@@ -23,7 +23,7 @@ from phasegraph.graph import (
 from phasegraph.graph.corpus.change import Change, joined
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import graph_index
-from phasegraph.graph.walk.integration import prepare
+from phasegraph.graph.walk.walker import prepare
 
 ROWS = [
     {"id": "a", "title": "Ada", "text": "Ada met the Engine of Bo.", "metadata": {"source": "x"}},

@@ -104,7 +104,7 @@ def test_rows_are_found_in_any_order() -> None:
 
 
 def test_ids_that_were_read_are_found_in_a_cache_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph._support.packed._MOST_BEGUN", 3)
+    monkeypatch.setattr("phasegraph._support.packed._MOST_CACHED", 3)
     rows = TextRows(_texts(NAMES))
     for first in range(0, len(NAMES), 2):
         read = np.arange(first, len(NAMES))

@@ -11,7 +11,7 @@ from phasegraph.graph import GraphSource, build_graph
 from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.experimental.semflow import SemFlowSource
 from phasegraph.graph.walk.facts import FactIndex
-from phasegraph.graph.walk.integration import prepare
+from phasegraph.graph.walk.walker import prepare
 
 PASSAGES = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Bo sang to Cy."}]
 
@@ -73,7 +73,7 @@ def test_nothing_is_compiled_by_the_first_search():
 from phasegraph import Ranking
 from phasegraph.graph import GraphSource, build_graph
 from phasegraph.pagerank import _numba_kernels as kernels
-from phasegraph.graph.walk.integration import prepare
+from phasegraph.graph.walk.walker import prepare
 passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Bo sang to Cy."}]
 source = GraphSource(build_graph(passages))
 compiled = lambda: {n: len(f.signatures) for n, f in vars(kernels).items() if hasattr(f, "signatures")}

@@ -22,6 +22,11 @@ def test_lists_stand_side_by_side_where_a_cell_has_room(watch, inspector, tmp_pa
     assert sum(abs(box["y"] - boxes[0]["y"]) < 1 for box in boxes) == beside
     hidden = "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).length"
     assert page.locator(".pg-lists > div").evaluate_all(hidden) == 0
+    widths = page.locator(".pg-answer > table td:nth-child(2)").evaluate_all("all => all.map(one => one.offsetWidth)")
+    assert min(widths) >= 200
+    assert page.get_by_text("calibrated: this score on the scale that all sources share").is_visible()
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"notebook-{width}.png", full_page=True)
     if width == 900:
         assert page.locator(".pg-answer").evaluate_all(hidden) == 0
         assert page.locator("thead th").evaluate_all("all => all.filter(one => one.offsetHeight > 60).length") == 0

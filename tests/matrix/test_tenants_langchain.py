@@ -139,7 +139,7 @@ def test_what_lancedb_cannot_keep_is_refused(data, servers, monkeypatch):
     mmr = PhaseGraphRetriever(vector=opened.given.as_retriever(search_type="mmr"), timeout=None)
     with pytest.raises(InvalidInputError, match="this store cannot apply filter= with search_type='mmr'"):
         mmr.invoke(data.questions[0], filter={"tenant": "red"})
-    monkeypatch.setattr("langchain_phasegraph.filters._MOST_ROWS", 99)
+    monkeypatch.setattr("langchain_phasegraph.store_filters._MOST_ROWS", 99)
     with pytest.raises(InvalidInputError, match="filter= supports LanceDB tables of up to 99 rows"):
         PhaseGraphRetriever(vector=opened.given, timeout=None).invoke(data.questions[0], filter={"tenant": "red"})
     opened.close()

@@ -12,7 +12,7 @@ from corpus import questions, records
 from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.walk.integration import passage_ids
+from phasegraph.graph.walk.restricting import passage_ids
 from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource, PassageRecord, write_graph, write_synonyms
 from phasegraph.ranking import Ranking
 

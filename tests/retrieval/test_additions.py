@@ -19,7 +19,7 @@ def upstream(*ids):
 
 
 def test_passages_that_only_the_store_has_are_noted_and_warned_about_once(corpus):
-    additions = Additions(["vector", "other"])
+    additions = Additions("vector")
     with pytest.warns(PhasegraphWarning, match=r"^1 of 3 hits of 'vector' are not in the graph: .* sync\)"):
         additions.see(corpus, upstream("a", "new", "b"), notes := [])
     additions.see(corpus, upstream("new", "newer", "b"), notes)
@@ -28,7 +28,7 @@ def test_passages_that_only_the_store_has_are_noted_and_warned_about_once(corpus
 
 @pytest.mark.parametrize("ids", [(), ("a", "b"), ("a", text_id("of a text"))])
 def test_a_store_of_the_same_passages_says_nothing(corpus, ids):
-    Additions(["vector"]).see(corpus, upstream(*ids), notes := [])
+    Additions("vector").see(corpus, upstream(*ids), notes := [])
     assert notes == []
 
 
@@ -37,7 +37,7 @@ def test_a_running_change_of_the_retriever_itself_says_nothing(corpus):
 
     class Store:
         def write(self, records, vectors):
-            Additions(["vector"]).see(corpus, upstream("a", "new"), searched)
+            Additions("vector").see(corpus, upstream("a", "new"), searched)
 
         def remove(self, ids):
             pass
@@ -46,5 +46,5 @@ def test_a_running_change_of_the_retriever_itself_says_nothing(corpus):
     with one_call():
         assert set(corpus.seen.index.records) == {"a", "b"}
         corpus.replace(["b"], [{"id": "new", "title": "", "text": "A new text.", "metadata": {}}])
-        Additions(["vector"]).see(corpus, upstream("a", "b", "new"), searched)
+        Additions("vector").see(corpus, upstream("a", "b", "new"), searched)
     assert searched == []

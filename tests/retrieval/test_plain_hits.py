@@ -1,5 +1,7 @@
 """What plain functions return, and retrievers that are neither of a framework nor ours, read or refused."""
 
+import inspect
+
 import numpy as np
 import pytest
 from langchain_core.documents import Document
@@ -51,6 +53,16 @@ def test_what_is_no_answer_is_refused_with_what_was_expected(answer, said):
     with pytest.raises(MalformedAnswerError, match=f"{expected}.*{said}") as caught:
         answer_items(answer, "documents")
     assert len(str(caught.value)) <= 200, "a report cuts what is longer"
+
+
+def test_a_coroutine_is_refused_and_closed():
+    async def search():
+        return ["a"]
+
+    answer = search()
+    with pytest.raises(MalformedAnswerError, match="got coroutine"):
+        answer_items(answer, "documents")
+    assert inspect.getcoroutinestate(answer) == inspect.CORO_CLOSED
 
 
 def test_a_pair_is_a_hit_and_its_score_and_nothing_else_is():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 
 import httpx
@@ -12,6 +13,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from tests.serving.conftest import TOKENS, command, embed, failed
+from tests.suites.manual_time import PATIENCE
 
 from phasegraph.apps.server.agents import mcp_server
 from phasegraph.apps.server.following import Served
@@ -72,6 +74,15 @@ def test_over_stdio(folder):
             return await told(session)
 
     check(*asyncio.run(run()), team="red")
+
+
+def test_standard_error_names_the_transport(folder):
+    done = subprocess.run(
+        command(str(folder)), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert "stdio: MCP on standard input and output" in done.stderr
 
 
 @pytest.mark.parametrize("team", list(TOKENS))

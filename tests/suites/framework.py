@@ -387,13 +387,28 @@ class FrameworkSuite(ManualTime):
         ticking.cancel()
         assert ids_of(found) == ids_of(self.ask(self.apart(letters))) == ["a", "b"]
 
-    async def test_an_embedder_that_is_late_costs_the_selection_and_not_the_answer(
-        self, clock: ManualClock, hang: Hang
+    @pytest.mark.parametrize("native", [False, True])
+    def test_an_embedder_that_is_late_costs_the_selection_and_not_the_answer(
+        self, native: bool, clock: ManualClock, hang: Hang
     ) -> None:
-        retriever = on_clock(self.apart(letters, hang.coroutine(0.5, beside=math.inf), timeout=0.5), clock)
-        result = await retriever.aexplain("q")
+        hanging = (hang.coroutine if native else hang.function)(0.5, beside=math.inf)
+        retriever = on_clock(self.apart(*((letters, hanging) if native else (hanging,)), timeout=0.5), clock)
+        result = asyncio.run(retriever.aexplain("q")) if native else retriever.explain("q")
         assert result.ids == ("a", "aa")
-        assert "TimeoutError" in result.warnings[-1]
+        assert result.warnings[-1] == "selection by log_det was not ready in time: the fused order is used"
+
+    @pytest.mark.parametrize("native", [False, True])
+    def test_an_embedder_with_a_time_limit_of_its_own_is_not_called_late(self, native: bool) -> None:
+        def limited(text: str) -> list[float]:
+            raise TimeoutError
+
+        async def alimited(text: str) -> list[float]:
+            raise TimeoutError
+
+        retriever = self.apart(limited, *((alimited,) if native else ()))
+        said = asyncio.run(retriever.aexplain("q")).warnings[-1]
+        assert "TimeoutError" in said
+        assert said == retriever.explain("q").warnings[-1]
 
     def test_a_pipeline_keeps_its_stages_and_fills_in_what_was_not_said(self, tmp_path: Path) -> None:
         file = tmp_path / "pipeline.json"

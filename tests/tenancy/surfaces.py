@@ -184,6 +184,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/retrieval/source_config",
                 "phasegraph/retrieval/framework",
                 "phasegraph/retrieval/stages/rewritten_query",
+                "phasegraph/retrieval/faiss_rows",
                 "phasegraph/retrieval/wrapped",
                 "phasegraph/retrieval/access",
                 "phasegraph/retrieval/directions",
@@ -262,7 +263,10 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         "phasegraph/errors": "exceptions",
         **dict.fromkeys(("phasegraph/retrieval/engine", "phasegraph/retrieval/surface"), "hooks"),
         **dict.fromkeys(("phasegraph/retrieval/answer", "phasegraph/retrieval/call"), "candidates"),
-        **dict.fromkeys(("phasegraph/retrieval/filter_types", "phasegraph/retrieval/notices"), "warnings"),
+        **dict.fromkeys(
+            ("phasegraph/retrieval/filter_types", "phasegraph/retrieval/notices", "phasegraph/retrieval/once"),
+            "warnings",
+        ),
         "phasegraph/retrieval/payloads": "candidates",
         **dict.fromkeys(
             (
@@ -294,7 +298,15 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             ),
             "hits",
         ),
-        **dict.fromkeys(("langchain_phasegraph/filters", "llama_index/retrievers/phasegraph/filters"), TENANT),
+        **dict.fromkeys(
+            (
+                "langchain_phasegraph/filters",
+                "langchain_phasegraph/restricted_search",
+                "langchain_phasegraph/store_filters",
+                "llama_index/retrievers/phasegraph/filters",
+            ),
+            TENANT,
+        ),
     },
     # Modules, by what they do with what they see of a call; `test_surfaces.py` reads the sources.
     "modules that warn": dict.fromkeys(
@@ -315,7 +327,9 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/retrieval/over_corpus",
             "phasegraph/retrieval/parents",
             "phasegraph/retrieval/fitting",
+            "phasegraph/retrieval/joining",
             "phasegraph/retrieval/notices",
+            "phasegraph/retrieval/once",
             "phasegraph/retrieval/surface",
             "phasegraph/retrieval/identity",
             "phasegraph/retrieval/provenance",
@@ -327,6 +341,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/graph/corpus/corpus",
             "phasegraph/graph/corpus/embedded",
             "phasegraph/graph/corpus/folder",
+            "phasegraph/graph/corpus/merging",
             "phasegraph/graph/corpus/passage_input",
             "phasegraph/graph/model/building",
             "phasegraph/graph/summaries/tree",
@@ -368,7 +383,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
     "modules that remember calls": {
         **dict.fromkeys(
             (
-                "langchain_phasegraph/filters",
+                "langchain_phasegraph/restricted_search",
                 "llama_index/retrievers/phasegraph/filters",
                 "llama_index/retrievers/phasegraph/retriever_sources",
                 "phasegraph/graph/chunk_graph",

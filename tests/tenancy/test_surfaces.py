@@ -89,7 +89,7 @@ def remembers(node: ast.AST, called: str) -> bool:
 
 
 SAYS = {
-    "modules that warn": (["warn"], lambda node, called: called in ("warn", "warnings.warn", "warn_at_user_line")),
+    "modules that warn": (["warn"], lambda node, called: called.split(".")[-1] in ("warn", "warn_at_user_line")),
     "modules that log": (["logg"], lambda node, called: called.startswith(("_logger.", "logger.", "logging."))),
     "modules that note": (["notes"], notes),
     "modules that remember calls": (REMEMBERING, remembers),

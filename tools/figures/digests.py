@@ -1,9 +1,10 @@
 """Digests of everything that a figure depends on: the definitions that its command reaches, the data, and the text.
 
 The digest of the code does not change if code moves to another file, or if imports, comments, docstrings, layout or
-texts of errors change. It is computed from the top-level definitions that can be reached by name from the start of the
-command, in any file. A module whose name is computed at run time (``import_module(f"...")``) is not reached; list such
-a module among the starts.
+texts of errors change. It leaves out methods that display an object in a notebook, such as ``_repr_html_``, and the
+definitions that only these methods reach. It is computed from the top-level definitions that can be reached by name
+from the start of the command, in any file. A module whose name is computed at run time (``import_module(f"...")``) is
+not reached; list such a module among the starts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from math import isfinite
@@ -53,9 +55,9 @@ _UNSEEN = frozenset({"ctx", "kind", "type_comment", "type_params"})
 class Statement:
     """A top-level statement: its text without the parts that change no figure, and the names that it uses.
 
-    The text leaves out imports, docstrings, comments, layout, type annotations and texts of errors. It is the syntax
-    tree in words, because the output of ``ast.unparse`` differs between versions of Python. It is computed on first
-    use.
+    The text leaves out imports, docstrings, comments, layout, type annotations, texts of errors, and methods that
+    display an object in a notebook. It is the syntax tree in words, because the output of ``ast.unparse`` differs
+    between versions of Python. It is computed on first use.
 
     Parameters
     ----------
@@ -106,12 +108,12 @@ class Statement:
         words.append(")")
 
     def _read_all(self, name: str, values: list[Any], words: list[str]) -> None:
-        """Add a list of syntax trees to `words`; in a body, skip strings that are statements, and ``pass``."""
+        """Add a list of syntax trees to `words`; in a body, skip strings, ``pass`` and the display in notebooks."""
         words.append(f"{name}[")
         for one in values:
             if not isinstance(one, ast.AST):
                 words.append(repr(one))
-            elif not (name in _BODIES and (isinstance(one, ast.Pass) or _is_text(one))):
+            elif not (name in _BODIES and _is_left_out(one)):
                 self._read(one, words)
         words.append("]")
 
@@ -157,6 +159,13 @@ def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str | N
         return {one.asname or one.name: (node.module, one.name) for one in node.names} if node.module else {}
     packages = {one: one.name.partition(".")[0] for one in node.names}
     return {one.asname or of: (one.name if one.asname else of, None) for one, of in packages.items()}
+
+
+def _is_left_out(statement: ast.AST) -> bool:
+    """Return True for a string, for ``pass``, and for a method that displays an object in a notebook."""
+    if isinstance(statement, ast.FunctionDef):
+        return re.fullmatch("_repr_[a-z]+_", statement.name) is not None
+    return isinstance(statement, ast.Pass) or _is_text(statement)
 
 
 def _is_text(statement: ast.AST) -> bool:

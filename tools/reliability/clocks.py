@@ -74,12 +74,13 @@ def changes(count: int, root: Path, wrong: list[str]) -> dict[str, Any]:
 
     Changes are merged in between. Problems are added to `wrong`.
     """
-    import phasegraph.graph.corpus.folder as kept
     from phasegraph.graph import GraphIndex
+    from phasegraph.graph.corpus import merging
     from phasegraph.graph.corpus.corpus import Corpus
+    from phasegraph.graph.corpus.folder import Folder
     from phasegraph.graph.corpus.opening import FollowedIndex
 
-    kept.FEWEST_CHANGED, kept.MOST_CHANGED = 12, 0.0
+    merging.FEWEST_CHANGED, merging.MOST_CHANGED = 12, 0.0
     draw = random.Random(1)
 
     def passage(name: str) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def changes(count: int, root: Path, wrong: list[str]) -> dict[str, Any]:
         return {"id": name, "title": f"Ada {draw.randrange(30)}", "text": text, "metadata": {}}
 
     index = GraphIndex.build([passage(f"p{number}") for number in range(40)])
-    corpus = Corpus(index, folder=kept.Folder.create(root / "folder", index, {}))
+    corpus = Corpus(index, folder=Folder.create(root / "folder", index, {}))
     reader = FollowedIndex(root / "folder")
     missed = 0
     for number in range(count):
@@ -103,7 +104,7 @@ def changes(count: int, root: Path, wrong: list[str]) -> dict[str, Any]:
             break
     if missed:
         wrong.append(f"the reader missed {missed} changes")
-    again = kept.Folder(root / "folder").load()[0]
+    again = Folder(root / "folder").load()[0]
     graph = again.graph
     parts = [json.dumps([graph.passages, graph.entities]).encode(), *(getattr(graph.adjacency, name).tobytes()
              for name in ("data", "indices", "indptr"))]  # fmt: skip

@@ -24,9 +24,9 @@ from phasegraph.retrieval import (
     new_name,
     old_names,
     parameters_of,
-    refused_argument,
     renamed_arguments,
     shown,
+    unexpected_argument,
 )
 
 _CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
@@ -81,7 +81,7 @@ class CheckedRetriever(BaseRetriever):
                 except ValueError as error:
                     if hasattr(type(self), name):
                         raise
-                    raise refused_argument(name, type(self).model_fields) from error
+                    raise unexpected_argument(name, type(self).model_fields) from error
                 return
             given = {field: getattr(self, field) for field in self.model_fields_set}
             checked = type(self)(**{**given, name: value})  # if this line raises an error, this retriever is unchanged
@@ -110,7 +110,7 @@ class CheckedRetriever(BaseRetriever):
         made = super().model_copy(deep=deep)
         for name, value in renamed_arguments(update or {}, type(self).model_fields).items():
             if name not in type(self).model_fields:
-                raise refused_argument(name, type(self).model_fields)
+                raise unexpected_argument(name, type(self).model_fields)
             setattr(made, name, value)
         return made
 
@@ -132,7 +132,7 @@ class CheckedRetriever(BaseRetriever):
         known = _keywords(type(self))
         for name in given.keys() - {"run_id"}:
             if not known & {name, "kwargs"}:
-                raise refused_argument(name, known - {"self", "query", "run_manager", "upstream"})
+                raise unexpected_argument(name, known - {"self", "query", "run_manager", "upstream"})
 
 
 @cache
@@ -169,14 +169,14 @@ def configured() -> RunnableConfig:
     return _in_force(None) if found is None else found
 
 
-def told_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
+def notify_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
     """Call ``on_result`` as a child of the current run; traces then show the callback's model calls under this run."""
     if callback.is_set:
         with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             context.run(callback.notify, result)
 
 
-async def atold_within(
+async def anotify_within(
     callback: ResultCallback, result: Result, run_manager: AsyncCallbackManagerForRetrieverRun
 ) -> None:
     """Call and await ``on_result``, traced as a child of the current run."""
@@ -200,6 +200,6 @@ def own_error(error: ValidationError, kind: type[BaseRetriever]) -> PhasegraphEr
     for found in error.errors():
         field = ".".join(str(part) for part in found["loc"]) or error.title
         if found["type"] == "extra_forbidden":
-            return refused_argument(field, kind.model_fields)
+            return unexpected_argument(field, kind.model_fields)
         listed.append(f"{field}: {found['msg']}; got {found['input']!r}"[:300])
     return InvalidInputError("; ".join(listed))

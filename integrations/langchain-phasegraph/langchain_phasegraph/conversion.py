@@ -13,6 +13,7 @@ from phasegraph.retrieval import (
     HitAccess,
     HitFields,
     HitReader,
+    Once,
     Payloads,
     SelectedHit,
     answer_items,
@@ -59,7 +60,7 @@ class ScoredDocuments(list[Document]):
     searched : list of (Document, object) or None
         Documents and scores from a second search, which runs only if the first search returns no scores. The scores are
         assigned to the documents by id.
-    told : (bool, str) or None
+    stated : (bool, str) or None
         True if a higher score is better, and a note for the report; None if the direction of the scores is unknown.
     evidence : mapping of str to object or None
         Evidence by document id, which says how the source found the document.
@@ -71,7 +72,7 @@ class ScoredDocuments(list[Document]):
 
     scores: Sequence[object] | None = None
     searched: Sequence[tuple[Document, object]] | None = None
-    told: tuple[bool, str] | None = None
+    stated: tuple[bool, str] | None = None
     evidence: Mapping[str, object] | None = None
     ranking: Ranking | None = None
     dropped: int = 0
@@ -137,7 +138,7 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
     named = NamedDocument in set(map(type, documents))
     held = [None if isinstance(one, NamedDocument) else one for one in documents] if named else documents
     payloads = Payloads(ids, held, documents.evidence)
-    scores, order, told = reader.scores(documents), None, documents.told
+    scores, order, stated = reader.scores(documents), None, documents.stated
     if scores is None and documents.searched is not None:
         found = [document for document, _ in documents.searched]
         order = [score for _, score in documents.searched]
@@ -147,8 +148,8 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
         scores = list(documents.scores)
     elif scores is None:
         scores, said = reader.stated_scores(documents, notes)
-        told = said or told
-    return reader.ranking(ids, scores, payloads, limit, notes, order=order, told=told)
+        stated = said or stated
+    return reader.ranking(ids, scores, payloads, limit, notes, order=order, stated=stated)
 
 
 def documents_of(
@@ -157,7 +158,7 @@ def documents_of(
     *,
     score_key: str | None,
     evidence_key: str | None,
-    warned: set[str] | None = None,
+    once: Once | None = None,
 ) -> list[Document]:
     """Return copies of the result's documents, best first; the wrapped retrievers' documents stay unchanged.
 
@@ -172,8 +173,8 @@ def documents_of(
         value stays, with a warning.
     evidence_key : str or None
         Metadata key for the evidence; None: add no evidence.
-    warned : set of str, optional
-        The keys about which the caller's retriever has warned; see :func:`~phasegraph.retrieval.lacks_score`.
+    once : Once, optional
+        The warnings of the caller's retriever; see :func:`~phasegraph.retrieval.lacks_score`.
     """
     warn_without_text(result, hits)
     blocks = [] if evidence_key is None else evidence_blocks(result, hits)
@@ -181,7 +182,7 @@ def documents_of(
     for row, (hit, score) in enumerate(zip(hits, result.scores.tolist(), strict=True)):
         document = Document(page_content="") if hit.payload is None else hit.payload
         extra: dict[str, Any] = {} if evidence_key is None else {evidence_key: blocks[row]}
-        if score_key is not None and lacks_score(score_key, document.metadata, warned):
+        if score_key is not None and lacks_score(score_key, document.metadata, once):
             extra[score_key] = score
         out.append(copy_of(document, document.id or result.ids[row], extra))
     return out

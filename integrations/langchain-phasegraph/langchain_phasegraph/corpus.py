@@ -17,6 +17,7 @@ from langchain_core.vectorstores import VectorStore
 import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
 from langchain_phasegraph.conversion import document_of
 from langchain_phasegraph.filters import DocumentFilter, Wanted, check_filter
+from langchain_phasegraph.store_filters import class_names
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import (
     Content,
@@ -196,7 +197,7 @@ def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
 
     Raise InvalidInputError if the store's class is unknown.
     """
-    kinds = _kinds(store)
+    kinds = class_names(store)
     read = next((_READERS[kind] for kind in kinds if kind in _READERS), None)
     if read is None:
         raise InvalidInputError(
@@ -213,7 +214,7 @@ def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
 
 def keeps_vectors_exactly(store: Any) -> bool:
     """Return True unless the store is a FAISS index that keeps an approximation of its vectors, such as IndexIVFPQ."""
-    return "FAISS" not in _kinds(store) or "Flat" in type(store.index).__name__
+    return "FAISS" not in class_names(store) or "Flat" in type(store.index).__name__
 
 
 class StoreVectors:
@@ -224,7 +225,7 @@ class StoreVectors:
 
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
         """Write passages to the store, and replace passages that have the same ids."""
-        if "LanceDB" in _kinds(self.store) and getattr(self.store, "mode", None) == "overwrite":
+        if "LanceDB" in class_names(self.store) and getattr(self.store, "mode", None) == "overwrite":
             raise InvalidInputError(
                 "LanceDB with mode='overwrite' deletes all rows when rows are added: use mode='append'"
             )
@@ -241,7 +242,7 @@ class StoreVectors:
     def _held(self, ids: Sequence[str]) -> list[str]:
         if not ids:
             return []
-        if "LanceDB" in _kinds(self.store):  # documents of this store have no id: compare metadata or texts
+        if "LanceDB" in class_names(self.store):  # documents of this store have no id: compare metadata or texts
             wanted = frozenset(ids)
             rows = self.store.get_table().to_arrow().to_pylist()
             return [
@@ -261,10 +262,6 @@ class StoreVectors:
     def ids(self) -> frozenset[str]:
         """Return the ids of all passages in the store."""
         return frozenset(contents_of(self.store)[0])
-
-
-def _kinds(store: object) -> list[str]:
-    return [kind.__name__ for kind in type(store).__mro__]
 
 
 def _in_memory(store: Any) -> Held:
@@ -405,7 +402,7 @@ class KeptDocuments(KeptPassages):
             resolve_id(None, {}, one.page_content)[0] if origin != "own" and often[name] > 1 else name
             for one, (name, origin) in zip(items, read, strict=True)
         ]
-        title_key = self._changing().keys.title
+        title_key = self._own_corpus().keys.title
         return [passage_of(name, one, title_key) for name, one in zip(ids, items, strict=True)]
 
     def as_document_index(self) -> DocumentIndex:

@@ -35,13 +35,13 @@ class RetrieverIndex(DocumentIndex):
         """Delete documents by id; unknown ids are ignored. Raise InvalidInputError if `ids` is None."""
         if ids is None:
             raise InvalidInputError("delete() needs ids; got None: pass the ids of the documents to delete")
-        there = [one for one in ids if one in self.retriever._changing()]
+        there = [one for one in ids if one in self.retriever._own_corpus()]
         count = self.retriever.delete(there) if there else 0
         return {"num_deleted": count, "succeeded": there, "num_failed": 0, "failed": []}
 
     def get(self, ids: Sequence[str], /, **kwargs: Any) -> list[Document]:
         """Return the documents that have these ids; unknown ids are ignored."""
-        return [document_of(one) for one in self.retriever._changing().records(ids).values()]
+        return [document_of(one) for one in self.retriever._own_corpus().records(ids).values()]
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Self,
-    TypeAlias,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -36,11 +30,11 @@ from langchain_phasegraph.filters import (
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,
-    EvidenceBlock,
     GraphPassages,
     GraphSearch,
     HitLookup,
     Indexing,
+    Once,
     Upstream,
     check_count,
     check_query,
@@ -49,19 +43,14 @@ from phasegraph.retrieval import (
     known_arguments,
     lacks_score,
     named_by_text,
-    plain_evidence,
     resolve_id,
+    walk_block,
     with_hits,
 )
 
 if TYPE_CHECKING:
     import phasegraph.graph
     import phasegraph.neo4j
-
-
-_SECONDS = 60.0
-"""Number of seconds for which the documents of a store that match a filter are cached."""
-Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]
 
 
 class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
@@ -132,7 +121,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     _corpus: Any = PrivateAttr(default=None)
     _embeds: Any = PrivateAttr(default=None)
     _without_id: frozenset[str] = PrivateAttr()
-    _warned: set[str] = PrivateAttr(default_factory=set)
+    _once: Once = PrivateAttr(default_factory=Once)
 
     def model_post_init(self, context: Any, /) -> None:
         """Prepare the graph and validate the argument `documents`."""
@@ -311,10 +300,8 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         identifier, score = ranking.ids[row], float(ranking.scores[row])
         extra: dict[str, Any] = {}
         if self.evidence_key is not None:
-            path = plain_evidence(ranking.payloads.get(identifier))
-            block = {"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"evidence": path})}
-            extra[self.evidence_key] = EvidenceBlock(block)
-        if self.score_key is not None and lacks_score(self.score_key, document.metadata, self._warned):
+            extra[self.evidence_key] = walk_block(ranking, row)
+        if self.score_key is not None and lacks_score(self.score_key, document.metadata, self._once):
             extra[self.score_key] = score
         return copy_of(document, document.id or identifier, extra)
 

@@ -12,7 +12,7 @@ from langchain_phasegraph.base import configured
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, ranking_of, reader_of, unpack
 from langchain_phasegraph.filters import filter_of, only_matching
 from phasegraph import FusionPipeline, Ranking, Result
-from phasegraph.retrieval import HitFields, HitReader, ListFuser, accepts_old_names, list_pipeline
+from phasegraph.retrieval import HitFields, HitReader, ListFuser, Once, accepts_old_names, list_pipeline
 
 
 class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
@@ -32,7 +32,7 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
         self._fuser = ListFuser(
             pipeline, fields, ACCESS, hits="documents", unpack=unpack, reader_of=reader_of, ranking_of=_filtered_ranking
         )
-        self._score_key, self._warned = score_key, set[str]()
+        self._score_key, self._once = score_key, Once()
         self._evidence_key = evidence_key
 
     def fuse(self, lists: Mapping[str, Any]) -> list[Document]:
@@ -41,7 +41,7 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
             *self._fuser.decide(lists),
             score_key=self._score_key,
             evidence_key=self._evidence_key,
-            warned=self._warned,
+            once=self._once,
         )
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -20,10 +21,10 @@ from langchain_phasegraph.base import (
     CheckedRetriever,
     Count,
     Key,
-    atold_within,
+    anotify_within,
     config_of,
     configured,
-    told_within,
+    notify_within,
 )
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, metadata_of, text_of
 from langchain_phasegraph.corpus import (
@@ -46,6 +47,7 @@ from phasegraph.retrieval import (
     FusionEngine,
     HitAccess,
     Indexing,
+    Once,
     ResultCallback,
     SelectedHit,
     Sources,
@@ -200,7 +202,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     _corpus: Any = PrivateAttr(default=None)
     _embeds: Any = PrivateAttr(default=None)
     _parents: Any = PrivateAttr(default=None)
-    _warned: set[str] = PrivateAttr(default_factory=set)
+    _once: Once = PrivateAttr(default_factory=Once)
     _by_name: dict[str, RetrieverSource] = PrivateAttr()
     _callback: ResultCallback = PrivateAttr()
 
@@ -436,12 +438,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     ) -> list[Document]:
         config = config_of(run_manager)
         engine, sources = self._engine, self._bound(config, filter)
-        if engine.staged:
-            with inherited(config):
-                result, hits = engine.retrieve(query, sources, k=self._wanted(k))
-        else:
+        with inherited(config) if engine.staged else nullcontext():
             result, hits = engine.retrieve(query, sources, k=self._wanted(k))
-        told_within(self._callback, result, run_manager)
+        notify_within(self._callback, result, run_manager)
         hits = self._with_parents(hits, lambda: self._in_force(config, filter))
         return self._documents(result, hits, upstream is not None)
 
@@ -456,12 +455,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     ) -> list[Document]:
         config = config_of(run_manager)
         engine, sources = self._engine, self._bound(config, filter)
-        if engine.staged:
-            with inherited(config):
-                result, hits = await engine.aretrieve(query, sources, k=self._wanted(k))
-        else:
+        with inherited(config) if engine.staged else nullcontext():
             result, hits = await engine.aretrieve(query, sources, k=self._wanted(k))
-        await atold_within(self._callback, result, run_manager)
+        await anotify_within(self._callback, result, run_manager)
         hits = self._with_parents(hits, lambda: self._in_force(config, filter))
         return self._documents(result, hits, upstream is not None)
 
@@ -516,13 +512,11 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         If `for_ours` is True, the caller is another phasegraph retriever; the list then also contains the scores.
         """
         if not for_ours:
-            return documents_of(
-                result, hits, score_key=self.score_key, evidence_key=self.evidence_key, warned=self._warned
-            )
+            return documents_of(result, hits, score_key=self.score_key, evidence_key=self.evidence_key, once=self._once)
         found = ScoredDocuments(documents_of(result, hits, score_key=None, evidence_key=None))
         if self.evidence_key is not None:
             found.evidence = dict(zip(result.ids, evidence_blocks(result, hits), strict=True))
-        found.scores, found.told = result.scores.tolist(), (True, "higher is better: a fused score")
+        found.scores, found.stated = result.scores.tolist(), (True, "higher is better: a fused score")
         return found
 
     def _bound(self, config: RunnableConfig, narrower: Any = None, *, answers: bool = True) -> Sources:

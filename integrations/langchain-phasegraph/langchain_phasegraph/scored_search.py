@@ -13,16 +13,10 @@ from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
 from langchain_phasegraph.conversion import ScoredDocuments, unpack
-from langchain_phasegraph.filters import (
-    check_depth,
-    faiss_within,
-    joined,
-    only_matching,
-    own_filter,
-    selects_rows,
-    store_settings,
-)
+from langchain_phasegraph.filters import joined, only_matching
+from langchain_phasegraph.restricted_search import faiss_within, selects_rows
 from langchain_phasegraph.search_by_vector import asearch_by_vector, search_by_vector
+from langchain_phasegraph.store_filters import check_depth, own_filter, store_settings
 from phasegraph import InvalidInputError
 from phasegraph.retrieval import Attempts, FilterRefusedError
 

@@ -21,18 +21,8 @@ from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from langchain_phasegraph.base import CheckedRetriever, configured_by
 from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
-from langchain_phasegraph.filters import (
-    NARROWS,
-    Wanted,
-    bm25_within,
-    check_filter,
-    filter_of,
-    is_bm25,
-    joined,
-    matches,
-    only_matching,
-    own_filter,
-)
+from langchain_phasegraph.filters import Wanted, check_filter, filter_of, joined, matches, only_matching
+from langchain_phasegraph.restricted_search import bm25_within, is_bm25
 from langchain_phasegraph.runnables import (
     FunctionRetriever,
     accepted_arguments,
@@ -45,6 +35,7 @@ from langchain_phasegraph.runnables import (
     overrides,
 )
 from langchain_phasegraph.scored_search import BOUND_FILTER, MEMBERSHIP_ONLY, ScoredVectorStoreRetriever
+from langchain_phasegraph.store_filters import NARROWS, own_filter
 from phasegraph import InvalidInputError, Ranking
 from phasegraph.retrieval import (
     AnySource,
@@ -188,8 +179,8 @@ class RetrieverSource(WrappedSource):
             return None
         if isinstance(asked, EntityGraphRetriever):
             return None if asked.lookup.kind in ("none", "mapping") or asked.kept_ids() else asked.lookup
-        told = isinstance(self.store, VectorStore) and overrides(self.store, VectorStore, "get_by_ids")
-        return Lookup.of(self.store) if told else None
+        looks_up = isinstance(self.store, VectorStore) and overrides(self.store, VectorStore, "get_by_ids")
+        return Lookup.of(self.store) if looks_up else None
 
     def bind(self, config: RunnableConfig) -> AnySource:
         """Create the source object of one call; the child run of the source inherits from `config`."""

@@ -162,7 +162,7 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
         name = passages[row].id if isinstance(row, int) and 0 <= row < len(passages) else None
         return name, document.metadata.get("relevance_score")
 
-    return read_kept(kept, read, model="compressor", hits="documents", told_by="metadata")
+    return read_kept(kept, read, model="compressor", hits="documents", identified_by="metadata")
 
 
 class LangChainStages(StageAdapter):

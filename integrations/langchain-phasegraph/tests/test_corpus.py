@@ -269,10 +269,10 @@ def test_a_lancedb_store_is_changed_by_its_own_ids_and_never_wiped(tmp_path):
 
 @pytest.mark.parametrize("kind", [PhaseGraphRetriever, EntityGraphRetriever])
 def test_a_folder_that_does_not_exist_is_named_as_such(kind, tmp_path):
-    with pytest.raises(IntegrityError, match=r"^the folder 'nope' does not exist: check the path$"):
+    with pytest.raises(IntegrityError, match=r"^the folder '.*nope' does not exist: check the path$"):
         kind.load(tmp_path / "nope", Fixed())
     (tmp_path / "empty").mkdir()
-    with pytest.raises(IntegrityError, match=r"'empty' is not a folder of a retriever: it has no folder\.json"):
+    with pytest.raises(IntegrityError, match=r"[/\\]empty' is not a folder of a retriever: it has no folder\.json"):
         kind.load(tmp_path / "empty", Fixed())
 
 

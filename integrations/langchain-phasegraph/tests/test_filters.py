@@ -12,9 +12,10 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_qdrant import QdrantVectorStore
 from qdrant_client import models
 
-from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, filters
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, store_filters
 from langchain_phasegraph.conversion import ScoredDocuments
-from langchain_phasegraph.filters import only_matching, own_filter, store_settings
+from langchain_phasegraph.filters import ALSO, only_matching
+from langchain_phasegraph.store_filters import own_filter, store_settings
 from phasegraph import InvalidInputError, InvalidTypeError
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
@@ -299,7 +300,7 @@ def test_hits_that_a_store_returned_despite_its_filter_are_counted_as_dropped():
 
 
 def test_a_search_without_words_of_the_store_keeps_the_callers_own_filter():
-    also = {filters._ALSO: {"row": 1}}
+    also = {ALSO: {"row": 1}}
     assert "filter" not in store_settings(Plain(1), also)
     assert store_settings(Plain(1), also, {"row": 1})["filter"] == {"row": 1}
     assert store_settings(Plain(1), {"lang": "en"}, {"row": 1})["filter"] == {"row": 1, "lang": "en"}
@@ -315,7 +316,7 @@ def test_a_qdrant_condition_outside_the_metadata_is_no_filter_of_ours():
     inside, outside = (
         models.FieldCondition(key=key, match=models.MatchValue(value="en")) for key in ("metadata.lang", "lang")
     )
-    assert filters._of_qdrant(inside, "metadata.") == {"lang": {"$eq": "en"}}
-    assert filters._of_qdrant(outside, "metadata.") is None
+    assert store_filters._of_qdrant(inside, "metadata.") == {"lang": {"$eq": "en"}}
+    assert store_filters._of_qdrant(outside, "metadata.") is None
     no_test = models.FieldCondition(key="metadata.lang", match=models.MatchText(text="en"))
-    assert filters._of_qdrant(no_test, "metadata.") is None
+    assert store_filters._of_qdrant(no_test, "metadata.") is None

@@ -70,6 +70,7 @@ _STYLE = """
 .pg-answer th,.pg-answer td,.pg-answer tr{background:none;color:inherit}
 .pg-answer td{white-space:nowrap}.pg-answer th{font-weight:600;opacity:.75}
 .pg-answer .pg-l{text-align:left}.pg-answer td.pg-l{white-space:normal;max-width:34rem;overflow-wrap:anywhere}
+.pg-answer>table td.pg-l:nth-child(2){min-width:min(13rem,60vw)}
 .pg-answer .pg-id{opacity:.7;font-family:ui-monospace,monospace;font-size:11.5px}.pg-answer .pg-text{opacity:.8}
 .pg-answer .pg-bar{display:inline-block;height:.7em}.pg-answer .pg-no{opacity:.6;text-decoration:line-through}
 .pg-answer .pg-lists{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(250px,100%),1fr));gap:1rem}
@@ -81,6 +82,10 @@ _STYLE = """
 .pg-answer .pg-dot{display:inline-block;width:.7em;height:.7em;border-radius:50%;margin-right:.35em}
 .pg-answer summary{cursor:pointer;opacity:.8;font-size:12.5px}.pg-answer .pg-lists td.pg-l{max-width:15rem;width:99%}
 """.replace("\n", "")
+_LEGEND = (
+    "raw: the source's own score. calibrated: this score on the scale that all sources share. contributes: the "
+    "source's part of the fused value."
+)
 
 
 def answer_html(view: Mapping[str, Any]) -> str:
@@ -96,6 +101,8 @@ def answer_html(view: Mapping[str, Any]) -> str:
     parts += [f'<div class="pg-warn">warning: {escaped(line)}</div>' for line in view["warnings"]]
     if chosen:
         parts.append(_answer_table(view, chosen, colours))
+    if rows:
+        parts.append(f'<div class="pg-text">{escaped(_LEGEND)}</div>')
     lists = "".join(_list_table(view, one, rows, colours[one["name"]]) for one in sources)
     return "".join([*parts, f'<div class="pg-lists">{lists}</div></div>'])
 

@@ -17,7 +17,7 @@ from phasegraph.errors import IntegrityError
 
 _AT_ONCE = 65_536
 """Number of texts that are decoded together in a loop over all texts."""
-_MOST_BEGUN = 10_000
+_MOST_CACHED = 10_000
 """Maximum number of texts in a cache of :class:`NameRows` or :class:`TextRows`; then the cache is emptied."""
 _ROWS, _STRIDE = range(2**62), 32
 
@@ -196,9 +196,9 @@ class TextRows(Mapping[str, int]):
         """Return the texts in the given rows, and cache the rows, because searches look up the ids that they read."""
         places = rows.tolist()
         found = [self.texts[row] for row in places]
-        if len(self._known) + len(found) > _MOST_BEGUN:
+        if len(self._known) + len(found) > _MOST_CACHED:
             self._known.clear()
-        self._known.update(islice(zip(found, places, strict=True), _MOST_BEGUN))
+        self._known.update(islice(zip(found, places, strict=True), _MOST_CACHED))
         return found
 
     def __getitem__(self, text: str) -> int:
@@ -335,7 +335,7 @@ class NameRows(Mapping[str, int]):
         if found is None:
             row = place_of(self.names, text, first)
             name = self.names[row] if row < len(self.names) else ""
-            if len(self._begun) >= _MOST_BEGUN:
+            if len(self._begun) >= _MOST_CACHED:
                 self._begun.clear()
             found = self._begun[text] = row, name.startswith(text), name == text
         return found

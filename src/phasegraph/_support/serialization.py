@@ -449,7 +449,7 @@ def read_bundle(
 def check_exists(folder: Path) -> None:
     """Raise IntegrityError if `folder` does not exist."""
     if not folder.exists():
-        raise IntegrityError(f"the folder {folder.name!r} does not exist: check the path")
+        raise IntegrityError(f"the folder {str(folder)!r} does not exist: check the path")
 
 
 def open_bundle(
@@ -494,7 +494,7 @@ def open_bundle(
     if not manifest.is_file():
         check_exists(target)
         raise IntegrityError(
-            f"a saved {kind} is a directory with a {MANIFEST}; {target.name!r} has none: check the path"
+            f"a saved {kind} is a directory with a {MANIFEST}; {str(target)!r} has none: check the path"
         )
     for _ in range(_MOST_READS):
         seen, which = _capped(manifest)

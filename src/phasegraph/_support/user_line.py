@@ -10,10 +10,13 @@ from typing import Any
 _PACKAGES = (
     "phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph",
     "langchain_core", "langchain", "langchain_classic", "langgraph", "llama_index.core", "llama_index_instrumentation",
-    "workflows", "wrapt", "pydantic", "typer", "click", "anyio", "nest_asyncio",
+    "workflows.runtime", "workflows.context.context", "wrapt", "pydantic", "typer", "click", "anyio", "nest_asyncio",
     "asyncio", "concurrent.futures", "multiprocessing", "threading", "contextlib", "dataclasses", "functools",
 )  # fmt: skip
-"""phasegraph, and the packages that may call it for the user."""
+"""phasegraph, and the packages that may call it for the user.
+
+Of llama-index-workflows, these are the modules that run steps: a user's own package may be called ``workflows``, too.
+"""
 _INSIDE = tuple(f"{package}." for package in _PACKAGES)
 
 

@@ -212,55 +212,38 @@ _HINTS = {
     **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
     **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "in_thread")},
     **dict.fromkeys(("breaker", "circuit_breaker"), "execution=Execution(circuit_breaker=...)"),
+    "search_type": "selection='mmr' for search_type='mmr'", "vector_store_query_mode": "selection='mmr'",
+    **dict.fromkeys(("score_threshold", "similarity_cutoff"), "accept={'vector': ...}"),
+    **dict.fromkeys(("persist_directory", "persist_dir"), "path=..."), "search_kwargs": "k=... or filter=...",
 }  # fmt: skip
-
-
+"""Arguments of other packages' retrievers and stores, and of earlier versions, with their replacements."""
 _OF_PEERS = ("c", "id_key", "llm", "mode", "num_queries", "query_gen_prompt", "use_async")
+"""Arguments of other packages' retrievers whose replacement needs a page."""
 
 
 def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     """Return the error for an unknown argument.
 
-    The message suggests the most similar of the `known` arguments, or lists all if none is similar.
+    The message names the replacement of another package's argument, or suggests the most similar of the `known`
+    arguments, or lists all if none is similar.
 
     Examples
     --------
     >>> str(unexpected_argument("top_k", ["k", "weights"]))
     "unexpected argument 'top_k'; did you mean 'k'?"
+    >>> str(unexpected_argument("score_threshold", ["accept", "k"]))
+    "unexpected argument 'score_threshold'; did you mean accept={'vector': ...}?"
     """
     hint = _HINTS.get(name, "")
-    near = [hint] if hint.partition("=")[0] in known else difflib.get_close_matches(name, known, 1, 0.6)
-    if near:
-        said = f"did you mean {near[0] if '=' in near[0] else repr(near[0])}?"
+    if hint.partition("=")[0] in known:
+        said = f"did you mean {hint if '=' in hint else repr(hint)}?"
     elif name in _OF_PEERS:
         said = "docs/guide/coming-from.md describes its replacement"
+    elif near := difflib.get_close_matches(name, known, 1):
+        said = f"did you mean {near[0]!r}?"
     else:
         said = f"known are {', '.join(sorted(known))}"
     return InvalidTypeError(f"unexpected argument {name!r}; {said}")
-
-
-_REPLACED = {
-    "search_type": "selection='mmr' for search_type='mmr'", "vector_store_query_mode": "selection='mmr'",
-    **dict.fromkeys(("score_threshold", "similarity_cutoff"), "accept={'vector': ...}"),
-    **dict.fromkeys(("persist_directory", "persist_dir"), "path=..."), "search_kwargs": "k=... or filter=...",
-}  # fmt: skip
-"""The arguments of other packages' retrievers and stores, with their replacements."""
-
-
-def refused_argument(name: str, known: Collection[str]) -> InvalidTypeError:
-    """Return the error for an argument that a retriever does not have; it names the replacement of a peer's argument.
-
-    Examples
-    --------
-    >>> str(refused_argument("score_threshold", ["accept", "k"]))
-    "unexpected argument 'score_threshold'; did you mean accept={'vector': ...}?"
-    """
-    replacement = _REPLACED.get(name, "")
-    if replacement.partition("=")[0] in known:
-        return InvalidTypeError(f"unexpected argument {name!r}; did you mean {replacement}?")
-    if name == "id_key":  # () leads to the page that describes it, not to a similar name such as title_key
-        return unexpected_argument(name, ())
-    return unexpected_argument(name, known)
 
 
 def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
@@ -298,7 +281,7 @@ def known_arguments(make: Made) -> Made:
             if named.pop(name) is not None:
                 raise InvalidInputError(f"{make.__name__} makes {name!r} itself: leave out {name}={other}")
         for name in named.keys() - known:
-            raise refused_argument(name, known.difference(cls._makes))
+            raise unexpected_argument(name, known.difference(cls._makes))
         return make(cls, *given, **named)
 
     return cast("Made", checked)

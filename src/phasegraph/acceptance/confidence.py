@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._support.typing import FloatArray
-from phasegraph._support.validation import check_choice, check_keys, check_number, check_range
+from phasegraph._support.validation import check_choice, check_keys, check_number, check_range, check_text
 from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError
 from phasegraph.fusion.weighting import VECTOR
 from phasegraph.lexical import HitWords
@@ -90,6 +90,8 @@ class ConfidenceEvidence:
         The reason for a missing confidence, or the data that the confidence lacks; empty if it lacks no data.
     together : float or None
         A factor in [0, 1) that replaces a missing `nearness`. It increases with the best word score of a hit.
+    without : str
+        The codes of the data that the confidence lacks, as in :class:`ConfidenceModel`.
 
     Examples
     --------
@@ -109,6 +111,7 @@ class ConfidenceEvidence:
     probability: bool = False
     reason: str = ""
     together: float | None = None
+    without: str = ""
 
     @property
     def summary(self) -> str:
@@ -153,8 +156,9 @@ class ConfidenceModel:
         The parameters of the probability ``sigmoid(slope * logit(confidence) + intercept)``, slope > 0. Give both
         parameters or neither.
     without : str
-        The data that was missing for the confidences to which the probability was fitted, as in
-        ``ConfidenceEvidence.reason``. A confidence with another `reason` does not become a probability.
+        The data that was missing for the confidences to which the probability was fitted: the codes ``no_walk``,
+        ``no_vector`` and ``no_cosines``, joined by commas. A confidence that lacks other data does not become a
+        probability. The text of ``ConfidenceEvidence.reason`` for these codes is also accepted, as older files store.
 
     Notes
     -----
@@ -207,6 +211,10 @@ class ConfidenceModel:
         if self.slope is not None and self.intercept is not None:
             check_range("ConfidenceModel.slope", self.slope, ends="(]")
             check_number("ConfidenceModel.intercept", self.intercept, minimum=None)
+        without = check_text("ConfidenceModel.without", self.without)
+        for text, code in _OLD_TEXTS.items():
+            without = without.replace(text, code)
+        object.__setattr__(self, "without", without.replace(", ", ","))
 
     def judge(self, rankings: Sequence[Ranking], words: HitWords | None) -> ConfidenceEvidence:
         """Compute the confidence of an answer from the rankings of its sources.
@@ -224,7 +232,7 @@ class ConfidenceModel:
             The confidence with its components; the confidence is 0 without rankings.
         """
         if not rankings:
-            return ConfidenceEvidence(0.0, reason="no source found anything")
+            return ConfidenceEvidence(0.0, reason="no source found anything", without="no_hits")
         vector = next((one for one in rankings if one.source == VECTOR), None)
         walk = next((one for one in rankings if one.words is not None), None)
         top = None if vector is None or vector.rank_only else float(vector.scores[0])
@@ -240,16 +248,17 @@ class ConfidenceModel:
             parts = [(_WALK_WEIGHT, covers[walk.source]), (_NAMED_WEIGHT, named)]
             parts += [(1.0, covers[VECTOR])] if VECTOR in covers else []
             value = sum(weight * share for weight, share in parts) / sum(weight for weight, _ in parts)
-        without = _NO_WALK if named is None else ""
+        missing = ["no_walk"] if named is None else []
         together = None
         if near is None:
-            without = ", ".join(filter(None, [without, _NO_VECTOR if vector is None else _NO_COSINES]))
+            missing.append("no_vector" if vector is None else "no_cosines")
             value *= (together := known.together / (known.together + TOGETHER_HALF))
         else:
             value *= near
+        without, reason = ",".join(missing), ", ".join(map(_TEXTS.__getitem__, missing))
         fitted = self.slope is not None and without == self.without
         value = float(self.probabilities([value])[0]) if fitted else value
-        return ConfidenceEvidence(value, top, near, covers, named, fitted, without, together)
+        return ConfidenceEvidence(value, top, near, covers, named, fitted, reason, together, without)
 
     def _nearness(self, top: float, vector: Ranking) -> float | None:
         """Convert `top`, the best score of the ranking `vector`, to a factor of the confidence, in [0, 1].
@@ -287,9 +296,18 @@ _NOT_READ = (
     "no source knows the words, and the texts of the hits were not read; use explain() or accept=Confidence(...)"
 )
 _NO_WORDS = "the question has no words to search for, or no hit has a text"
-_NO_WALK = "without a walk that knows the words"
-_NO_VECTOR = "without vectors (no source is named 'vector')"
-_NO_COSINES = "without the scores of 'vector', which are no cosines: calibrate first"
+_TEXTS = {
+    "no_walk": "without a walk that knows the words",
+    "no_vector": "without vectors (no source is named 'vector')",
+    "no_cosines": "without the scores of 'vector', which are no cosines: calibrate first",
+}
+"""The text for each code in ``ConfidenceEvidence.without``."""
+_OLD_TEXTS = {
+    "without a walk that knows the words": "no_walk",
+    "without vectors (no source is named 'vector')": "no_vector",
+    "without the scores of 'vector', which are no cosines: calibrate first": "no_cosines",
+}
+"""The texts that older files of ``ConfidenceModel`` store instead of codes; do not change these texts."""
 
 
 def fit_bar(model: ConfidenceModel, tops: Sequence[float]) -> ConfidenceModel:
@@ -342,8 +360,8 @@ def fit_probability(
 
     Notes
     -----
-    The fit uses only confidences with the most frequent `reason` (the data that a confidence lacks); it ignores all
-    other questions. The fit uses Platt's targets: (n + 1) / (n + 2) for n questions with an answer, and 1 / (n + 2)
+    The fit uses only confidences that lack the same data, the most frequent value of `without`; it ignores all other
+    questions. The fit uses Platt's targets: (n + 1) / (n + 2) for n questions with an answer, and 1 / (n + 2)
     for n questions without an answer.
 
     Examples
@@ -356,9 +374,9 @@ def fit_probability(
     from scipy.optimize import minimize  # imported on first use, because this import takes longer than numpy's import
 
     known = [[one for one in kind if one.value is not None] for kind in (answerable, others)]
-    usual = Counter(one.reason for kind in known for one in kind).most_common(1)
+    usual = Counter(one.without for kind in known for one in kind).most_common(1)
     without = usual[0][0] if usual else ""
-    good, poor = ([one.value for one in kind if one.value is not None and one.reason == without] for kind in known)
+    good, poor = ([one.value for one in kind if one.value is not None and one.without == without] for kind in known)
     if min(len(good), len(poor)) < LEAST_QUERIES:
         raise InsufficientDataError(
             f"a probability needs at least {LEAST_QUERIES} questions with an answer and {LEAST_QUERIES} questions "

@@ -62,11 +62,14 @@ class AcceptanceOutcome:
         raised this error, and no candidate is accepted.
     certificates : tuple of Certificate
         A certificate for each threshold that was applied and has a guarantee.
+    error : str
+        The class of the error that `on_empty`, a function of the policy, raised; empty if it raised no error.
     """
 
     verdicts: Verdicts
     reason: str
     certificates: tuple[Certificate, ...] = ()
+    error: str = ""
 
     @property
     def accepted(self) -> BoolArray:
@@ -76,7 +79,7 @@ class AcceptanceOutcome:
     @property
     def failed(self) -> bool:
         """True if `on_empty`, a function of the policy, raised an error."""
-        return self.reason.startswith("callback_failed")
+        return bool(self.error)
 
     @property
     def abstained(self) -> bool:
@@ -236,9 +239,9 @@ class AcceptancePolicy:
         verdicts = np.minimum(np.minimum(by_source, by_common), by_final)
         if self.confidence is not None and self.confidence.holds_back(confidence):
             verdicts = np.full(count, REJECT, dtype=np.int8)
-            filled, reason = verdicts, "low_confidence" if count else "no_candidates"
+            filled, reason, error = verdicts, "low_confidence" if count else "no_candidates", ""
         else:
-            filled, reason = self._fill(candidates, scores, verdicts)
+            filled, reason, error = self._fill(candidates, scores, verdicts)
         overruled = bool((filled != verdicts).any())
         certificates = [
             _certificate(name, threshold, answered, overruled=overruled, narrowed=False, exact=False)
@@ -253,7 +256,7 @@ class AcceptancePolicy:
                 cut = bool(((own == ACCEPT) & (verdicts != ACCEPT)).any())
                 certificates.append(_certificate(name, whole, by, overruled=overruled, narrowed=cut, exact=True))
         filled.setflags(write=False)
-        return AcceptanceOutcome(filled, reason, tuple(certificates))
+        return AcceptanceOutcome(filled, reason, tuple(certificates), error)
 
     def threshold_of(self, ranking: Ranking, /) -> Threshold | None:
         """Return the threshold for the scores of a ranking, or None if the source has no threshold.
@@ -300,11 +303,14 @@ class AcceptancePolicy:
         best = np.where(returned & ~np.isnan(calibrated), calibrated, -np.inf).max(axis=1)
         return _compare(best, self._common)
 
-    def _fill(self, candidates: Candidates, scores: FloatArray, verdicts: Verdicts) -> tuple[Verdicts, str]:
-        """Apply `min_keep` and `on_empty` to a copy of `verdicts`; return the copy and ``AcceptanceOutcome.reason``."""
+    def _fill(self, candidates: Candidates, scores: FloatArray, verdicts: Verdicts) -> tuple[Verdicts, str, str]:
+        """Apply `min_keep` and `on_empty` to a copy of `verdicts`.
+
+        Return the copy, and the fields `reason` and `error` of the outcome.
+        """
         out = verdicts.copy()
         if not len(out):
-            return out, "no_candidates"
+            return out, "no_candidates", ""
         kept = int((out == ACCEPT).sum())
         given = bool(self.thresholds) or self.final is not None or self.common is not None
         plain = "accepted" if given else "no_thresholds"
@@ -312,18 +318,19 @@ class AcceptancePolicy:
         if kept < wanted:
             order = top_order(scores, candidates.ids)
             out[order[out[order] != ACCEPT][: wanted - kept]] = ACCEPT
-            return out, "kept_best"
+            return out, "kept_best", ""
         if kept or not callable(self.on_empty):
-            return out, plain if kept else "all_below_threshold"
+            return out, plain if kept else "all_below_threshold", ""
         try:
             named = self.on_empty(candidates, scores)
         except (MemoryError, KeyboardInterrupt):
             raise
         except BaseException as error:  # noqa: BLE001 - treated like "abstain", and the result warns
-            return out, f"callback_failed: {type(error).__name__}"
+            raised = type(error).__name__
+            return out, f"callback_failed: {raised}", raised
         rows = _rows_of(candidates, named)
         out[rows] = ACCEPT
-        return out, "callback" if len(rows) else "all_below_threshold"
+        return out, "callback" if len(rows) else "all_below_threshold", ""
 
     @property
     def _named(self) -> Mapping[str, Threshold]:

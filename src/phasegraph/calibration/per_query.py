@@ -16,11 +16,11 @@ from phasegraph.ranking import Ranking
 
 
 def calibrate_all(
-    rankings: Sequence[Ranking], calibrator_of: Mapping[str, Calibrator], default: Calibrator
+    rankings: Sequence[Ranking], calibrators: Mapping[str, Calibrator], default: Calibrator
 ) -> tuple[dict[str, Calibrated], dict[str, str]]:
     """Return the calibrated values by source name, and the reasons of failed calibrations by source name.
 
-    `calibrator_of` contains the fitted calibrators by source name; `default` calibrates all other sources. A source
+    `calibrators` contains the fitted calibrators by source name; `default` calibrates all other sources. A source
     whose calibration fails does not affect other sources. If no source is informative, background calibration uses the
     ranks instead of the scores; a single short list then keeps its order.
     """
@@ -29,7 +29,7 @@ def calibrate_all(
     informative = False
     for ranking in rankings:
         try:
-            one = calibrator_for(ranking, calibrator_of, default)(ranking)
+            one = calibrator_for(ranking, calibrators, default)(ranking)
         except InvalidInputError as error:
             failed[ranking.source] = str(error)
             continue
@@ -41,7 +41,7 @@ def calibrate_all(
             informative = informative or one.informative
     if not informative:
         for ranking in rankings:
-            chosen = calibrator_for(ranking, calibrator_of, default)
+            chosen = calibrator_for(ranking, calibrators, default)
             if ranking.source in found and isinstance(chosen, BackgroundCalibrator):
                 found[ranking.source] = chosen.by_rank(ranking)
     return found, failed
@@ -81,12 +81,12 @@ def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
     return out
 
 
-def calibrator_for(ranking: Ranking, own: Mapping[str, Calibrator], default: Calibrator) -> Calibrator:
+def calibrator_for(ranking: Ranking, calibrators: Mapping[str, Calibrator], default: Calibrator) -> Calibrator:
     """Return the calibrator for a ranking.
 
     If the ranking has a background and the default is background calibration, return the default. Otherwise, return the
-    source's calibrator in `own`, or the default.
+    source's calibrator in `calibrators`, or the default.
     """
     if ranking.background is not None and isinstance(default, BackgroundCalibrator):
         return default
-    return own.get(ranking.source, default)
+    return calibrators.get(ranking.source, default)

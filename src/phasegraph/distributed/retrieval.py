@@ -31,8 +31,8 @@ from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.corpus.opening import opened
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.walk.covering import LocalIds
-from phasegraph.graph.walk.integration import prepare
 from phasegraph.graph.walk.source import GraphSource
+from phasegraph.graph.walk.walker import prepare
 from phasegraph.lexical import CountedTexts, LexicalIndex, read_hits
 from phasegraph.ranking import Ranking
 

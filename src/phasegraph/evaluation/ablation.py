@@ -178,7 +178,7 @@ def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(
-            f"{file.name} is not a table of configurations with ndcg and f1 per query "
+            f"{file} is not a table of configurations with ndcg and f1 per query "
             f"({type(error).__name__}: {error}): check the path"
         ) from error
     values = {_FULL: found.get(_FULL, {})}
@@ -186,7 +186,7 @@ def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
         rows = [row for row in PUBLISHED.get(stage, (stage,)) if f"wo_{row}" in found]
         if not rows:
             known = ", ".join(name.removeprefix("wo_") for name in found if name.startswith("wo_"))
-            raise InvalidInputError(f"{file.name} has no row for an ablation of {stage!r}; it has rows for {known}")
+            raise InvalidInputError(f"{file} has no row for an ablation of {stage!r}; it has rows for {known}")
         values |= {f"- {row}": found[f"wo_{row}"] for row in rows}
     title = f"{file.stem} (published)"
     return compare_ablations(title, values, notes=["differences are computed per query from published values"])

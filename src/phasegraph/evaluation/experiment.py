@@ -514,8 +514,8 @@ class Table:
 WHY_LEFT_OUT: Mapping[str, str] = MappingProxyType(
     {
         "LastHop": "the order of the hops is unknown (fields hop_order_known, last_hop_known)",
-        "PageRecall": "the page with the answer is unknown (fields 'pages' of the query, 'source' of the passages)",
-        "Pages": "no passage names its page (field 'source' of the passages)",
+        "PageRecall": "the query has no pages (field 'pages'), or no passage with a page (field 'source') is known",
+        "Pages": "no passage with a page (field 'source') is known",
         "EM": "the query has no correct answer (field 'answer')",
         "F1": "the query has no correct answer (field 'answer')",
     }

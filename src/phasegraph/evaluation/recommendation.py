@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from phasegraph._support.text import counted
 from phasegraph.evaluation.experiment import Table
 from phasegraph.evaluation.measures import COUNTS, Measure
 from phasegraph.evaluation.significance import bootstrap_intervals
@@ -177,7 +176,7 @@ def recommend(
 
 
 def _too_few(questions: int) -> str:
-    return f"{counted(questions, 'question')} cannot decide: ask {LEAST_QUESTIONS} or more"
+    return f"too few questions ({questions}): ask {LEAST_QUESTIONS} or more for a recommendation"
 
 
 RECOMMENDED_BY = Measure("Recall", 5)
@@ -233,10 +232,7 @@ def recommend_beside(gain: Gain, plain: Gain, ahead: Gain, questions: int, measu
     """
     points, over = f"points of {measure}", f"{gain.text} points of {measure} over {gain.over}"
     if questions < LEAST_QUESTIONS:
-        return Recommendation(
-            "undecided",
-            f"{_too_few(questions)}. So far, {gain.system} gains {over}",
-        )
+        return Recommendation("undecided", f"{_too_few(questions)}. So far, {gain.system} gains {over}")
     if gain.low > 0 and ahead.low > 0:
         best = f"and {ahead.text} over {ahead.over}, the best of the plain ways"
         return Recommendation("default", f"use {gain.system}: it gains {over}, {best}")

@@ -22,6 +22,7 @@ from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.judgements import ids_by_page
 from phasegraph.evaluation.measures import PAGE_MEASURES, Measure
 from phasegraph.evaluation.query_files import Query, groups_of, queries_of
+from phasegraph.evaluation.runs import check_known
 from phasegraph.evaluation.significance import p_text
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
@@ -209,6 +210,9 @@ def evaluate(
     answers = [Answers(key, run.found, run.milliseconds) for key, run in runs.items()]
     judgements = [query.judgement for query in queries]
     if passages is None:
+        if not any(one.pages for one in judgements):  # pages make the id of each hit with a page known
+            for key, run in runs.items():
+                check_known(run.found, judgements, name=repr(key))
         pages = MappingProxyType({found: page for run in runs.values() for found, page in run.pages.items()})
         by_page = ids_by_page(pages)
         returned = any(ids for run in runs.values() for ids in run.found.values())
@@ -494,8 +498,8 @@ def run_notes(name: str, run: RetrieverRun, queries: Sequence[Query], depth: int
     if returned and judged and judged.isdisjoint(returned):
         notes.append(
             f"{name}: none of the {len(returned)} returned ids is judged for any question; a returned id is "
-            f"{next(iter(returned))!r:.60}, a judged id is {min(judged)!r:.60}; set id_key if the ids are in "
-            "another field"
+            f"{next(iter(returned))!r:.60}, a judged id is {min(judged)!r:.60}; set id_key (--id-key on the command "
+            "line) if the ids are in another field"
         )
         warn_at_user_line(PhasegraphWarning(notes[-1]), again=False)
     return notes

@@ -60,8 +60,8 @@ class Adjusted:
         Weight of the reranker's values in the total, in [0, 1].
     blended : (n,) array of float, optional
         The total of fused values, bonuses and the reranker's values.
-    warnings : tuple of str
-        Messages for ``Result.warnings``.
+    group_warning : str
+        A warning if passages are grouped by a metadata key that no candidate has; else empty.
     """
 
     candidates: Candidates
@@ -77,7 +77,7 @@ class Adjusted:
     opinion: FloatArray | None = None
     opinion_share: float = 0.0
     blended: FloatArray | None = None
-    warnings: tuple[str, ...] = ()
+    group_warning: str = ""
 
     @property
     def total(self) -> FloatArray:
@@ -85,6 +85,25 @@ class Adjusted:
         if self.blended is not None:
             return self.blended
         return self.fused if self.bonuses is None else self.fused + self.bonuses
+
+    @property
+    def final(self) -> FloatArray:
+        """The (n,) fused values with all adjustments: each total >= 0 times its factor, each total < 0 divided by it.
+
+        A factor below 1 therefore never raises a value. A factor below 1e-9 counts as 1e-9.
+        """
+        total = self.total
+        if self.factors is None:
+            return total
+        floor = np.maximum(self.factors, 1e-9)
+        return np.where(total >= 0, total * floor, total / floor)
+
+    def total_of(self, final: FloatArray) -> FloatArray:
+        """Return the total to which the values `final` belong: the inverse of :attr:`final`."""
+        if self.factors is None:
+            return final
+        floor = np.maximum(self.factors, 1e-9)
+        return np.where(final >= 0, final / floor, final * floor)
 
     def add(self, bonuses: FloatArray) -> None:
         """Add a bonus per candidate to the fused values."""
@@ -234,17 +253,24 @@ class PriorAdjustment(Adjustment):
     def adjust(self, adjusted: Adjusted) -> None:
         """Multiply the fused values by the values of the prior or, for an additive prior, add these values."""
         prior, ids, context = self._prior, adjusted.candidates.ids, adjusted.context
-        if isinstance(prior, SuperpositionPrior):
-            state, read = prior.state(ids, context)
-            values = prior.multipliers(state)
-            adjusted.extras["superposition"] = state.of
-            adjusted.relevance = state.relevance, "superposition"
-        elif hasattr(prior, "weigh"):
-            values, read = prior.weigh(ids, context)
-        else:
-            values, read = prior(ids, context), ()
+        values, read = prior.weigh(ids, context) if hasattr(prior, "weigh") else (prior(ids, context), ())
         adjusted.readings += read
         (adjusted.add if prior.additive else adjusted.multiply)(values)
+
+
+class SuperpositionAdjustment(Adjustment):
+    """An adjustment by a :class:`SuperpositionPrior`, whose relevance a selection may use instead of fused values."""
+
+    def __init__(self, prior: SuperpositionPrior) -> None:
+        self._prior = prior
+
+    def adjust(self, adjusted: Adjusted) -> None:
+        """Multiply the fused values by the values of the prior; add its superposition to the extras of the result."""
+        state, read = self._prior.state(adjusted.candidates.ids, adjusted.context)
+        adjusted.readings += read
+        adjusted.extras["superposition"] = state.of
+        adjusted.relevance = state.relevance, "superposition"
+        adjusted.multiply(self._prior.multipliers(state))
 
 
 class Reranking(Adjustment):
@@ -326,7 +352,9 @@ def adjustments_of(pipeline: FusionSettings, reserved: Sequence[Ranking]) -> tup
     if pipeline.consensus_bonus > 0:
         found.append(Consensus(pipeline.consensus_bonus, pipeline.consensus_bounded))
     for prior in pipeline.priors:
-        if not isinstance(prior, ExactMatchBonus):
+        if isinstance(prior, SuperpositionPrior):
+            found.append(SuperpositionAdjustment(prior))
+        elif not isinstance(prior, ExactMatchBonus):
             found.append(PriorAdjustment(prior))
         elif prior.weight > 0:
             found.append(ExactMatches(prior, given.get(EXACT_MATCH)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,52 +58,88 @@ def make_shortlist(
     selection.
     """
     context = _NO_CONTEXT if context is None else context
-    chosen = pipeline if k is None else replace(pipeline, k=k)
+    pipeline = pipeline if k is None else replace(pipeline, k=k)
     lists, adjustments = _to_fuse(pipeline, rankings)
     if pipeline.pool_caps:
         lists = apply_caps(lists, pipeline.pool_caps, pipeline.pool_cap_mode)
-    scaled, failed = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
-    if failed:  # a source without calibration is not fused, and adjustments do not see its candidates
-        lists = [ranking for ranking in lists if ranking.source in scaled]
-    readings: tuple[FieldReading, ...] = ()
-    if adjustments or pipeline.group_by is not None:
-        context = replace(context, rankings=tuple(sorted(lists, key=_SOURCE)))
-        for made, reading in filter(None, [one.rank(lists, context) for one in adjustments]):
-            rankings, readings = [*rankings, made], (*readings, reading)
-            if made.ids:
-                lists = [*lists, made]
-                scaled, _ = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
-    candidates = pool(lists)
-    for one in adjustments:
-        if one.source in scaled:
-            calibrator = calibrator_for(candidates.ranking_of(one.source), pipeline.calibrators, pipeline.calibrator)
-            scaled[one.source] = one.scale(candidates, scaled[one.source], calibrator)
-    found = list(map(scaled.__getitem__, candidates.sources))
-    settled = _settle_reports(rankings, reports, scaled, failed)
+    pooled = _calibrated(pipeline, lists, adjustments, context)
+    candidates, context = pooled.candidates, pooled.context
+    settled = _settle_reports([*rankings, *pooled.made], reports, pooled.scaled, pooled.failed)
     if pipeline.strict:
         _refuse(settled)
     degraded = bool(degradations(settled))
     judge = partial(pipeline.confidence.judge, candidates.rankings, context.words)
     if not candidates.ids:
-        if degraded:
-            judge = partial(ConfidenceEvidence, reason="a source could not look, and the others found nothing")
-        none, width = np.empty(0), len(candidates.sources)
-        nothing = Adjusted(candidates, found, np.empty((0, width)), none, context)
-        return Shortlist(
-            chosen, context, settled, degraded, np.empty(width), nothing, none, np.empty(0, dtype=np.intp), None, judge
-        )
+        return _empty(pipeline, pooled, settled, degraded, judge)
+    found = list(map(pooled.scaled.__getitem__, candidates.sources))
     weights = _weights(pipeline, candidates, context, adjustments)
-    adjusted = Adjusted(candidates, found, *_apply_rule(pipeline, candidates, found, weights), context, readings)
+    values, fused = _apply_rule(pipeline, candidates, found, weights)
+    adjusted = Adjusted(candidates, found, values, fused, context, pooled.readings)
     for one in adjustments:
         one.adjust(adjusted)
-    total = adjusted.total
-    final = total if adjusted.factors is None else with_prior(total, adjusted.factors)
-    rows, outcome, scored = _accept(chosen, adjusted, final, judge, adjustments)
+    final = adjusted.final
+    rows, outcome, scored = _accept(pipeline, adjusted, final, judge, adjustments)
     if pipeline.group_by is not None and len(rows):
-        rows, final = _group(pipeline.group_by, rows, adjusted, final, _depth(chosen))
+        rows, final = _group(pipeline.group_by, rows, adjusted, final, _depth(pipeline))
     if pipeline.accept is not None:
         settled = _noted(settled, {one.source: pipeline.accept.note_on(one) for one in scored.rankings})
-    return Shortlist(chosen, context, settled, degraded, weights, adjusted, final, rows, outcome, judge)
+    return Shortlist(pipeline, context, settled, degraded, weights, adjusted, final, rows, outcome, judge)
+
+
+class _Pooled(NamedTuple):
+    """The candidates of one query with their calibrated values, before fusion.
+
+    `scaled` contains the calibrated values by source, and `failed` the reason of each failed calibration by source.
+    `made` are the rankings that adjustments created, and `readings` the counts of candidates for each field that they
+    read. `context` contains the calibrated rankings, if an adjustment or the grouping reads them.
+    """
+
+    candidates: Candidates
+    scaled: Mapping[str, Calibrated]
+    failed: Mapping[str, str]
+    context: Context
+    made: Sequence[Ranking] = ()
+    readings: tuple[FieldReading, ...] = ()
+
+
+def _calibrated(
+    pipeline: FusionSettings, lists: list[Ranking], adjustments: Sequence[Adjustment], context: Context
+) -> _Pooled:
+    """Calibrate the rankings to fuse, add the rankings of the adjustments, and pool the candidates of all."""
+    scaled, failed = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
+    if failed:  # a source without calibration is not fused, and adjustments do not see its candidates
+        lists = [ranking for ranking in lists if ranking.source in scaled]
+    if not adjustments and pipeline.group_by is None:
+        return _Pooled(pool(lists), scaled, failed, context)
+    context = replace(context, rankings=tuple(sorted(lists, key=_SOURCE)))
+    ranked = [made for one in adjustments if (made := one.rank(lists, context)) is not None]
+    added = [made for made, _ in ranked if made.ids]
+    if added:
+        lists = [*lists, *added]
+        scaled, _ = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
+    candidates = pool(lists)
+    for one in adjustments:
+        if one.source in scaled:
+            calibrator = calibrator_for(candidates.ranking_of(one.source), pipeline.calibrators, pipeline.calibrator)
+            scaled[one.source] = one.scale(candidates, scaled[one.source], calibrator)
+    return _Pooled(
+        candidates, scaled, failed, context, [made for made, _ in ranked], tuple(reading for _, reading in ranked)
+    )
+
+
+def _empty(
+    pipeline: FusionSettings,
+    pooled: _Pooled,
+    reports: tuple[SourceReport, ...],
+    degraded: bool,
+    judge: Callable[[], ConfidenceEvidence],
+) -> Shortlist:
+    """Return the shortlist of a query without candidates."""
+    if degraded:
+        judge = partial(ConfidenceEvidence, reason="a source could not look, and the others found nothing")
+    none, rows = np.empty(0), np.empty(0, dtype=np.intp)
+    adjusted = Adjusted(pooled.candidates, (), np.empty((0, 0)), none, pooled.context)
+    return Shortlist(pipeline, pooled.context, reports, degraded, none, adjusted, none, rows, None, judge)
 
 
 def check_rankings(rankings: object, context: object) -> None:
@@ -230,14 +267,13 @@ def _group(
     document's other passages. At most `depth` rows are returned, best document first. `rows` are the rows of the
     accepted candidates.
     """
-    ids, total, factors = adjusted.candidates.ids, adjusted.total, adjusted.factors
+    ids = adjusted.candidates.ids
     groups = group_by.group(ids, rows, final, adjusted.context)
     adjusted.extras["groups"] = partial(groups.of, ids)
-    adjusted.warnings += (groups.warning,) if groups.warning else ()
+    adjusted.group_warning = groups.warning
     if groups.more.any():
         wanted = final + groups.more
-        sums = wanted if factors is None else without_prior(wanted, factors)
-        adjusted.lift(np.where(groups.more > 0, sums - total, 0.0))
+        adjusted.lift(np.where(groups.more > 0, adjusted.total_of(wanted) - adjusted.total, 0.0))
         final = np.where(groups.more > 0, wanted, final)
     return groups.rows[:depth], final
 
@@ -249,21 +285,6 @@ def publish(values: FloatArray) -> FloatArray:
     """
     rest = 0.5 / (1.0 + np.abs(values))
     return np.where(values >= 0.0, 1.0 - rest, rest)
-
-
-def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Multiply each fused value >= 0 by its factor (the product of the priors); divide each value < 0 by its factor.
-
-    A factor below 1 therefore never raises a value. A factor below 1e-9 counts as 1e-9.
-    """
-    floor = np.maximum(factors, 1e-9)
-    return np.where(values >= 0, values * floor, values / floor)
-
-
-def without_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Return the fused values before the prior, from the `values` that :func:`with_prior` returned."""
-    floor = np.maximum(factors, 1e-9)
-    return np.where(values >= 0, values / floor, values * floor)
 
 
 @dataclass(slots=True, eq=False)
@@ -407,9 +428,8 @@ class Shortlist:
                 for one in self.outcome.certificates
                 if not one.valid
             )
-            if self.outcome.failed:
-                raised = self.outcome.reason.partition(": ")[2]
-                warned += (f"on_empty raised {raised}, so no candidate is accepted",)
+            if self.outcome.error:
+                warned += (f"on_empty raised {self.outcome.error}, so no candidate is accepted",)
             accept = self.pipeline.accept
             if accept is not None and accept.confidence and self.confidence.value is None:
                 done = (
@@ -425,8 +445,8 @@ class Shortlist:
             raise DegradedError(refusal("; ".join(warned)))
         adjusted = self.adjusted
         extras |= {name: entry_of(rows) for name, entry_of in adjusted.extras.items()}
-        noted = (*adjusted.warnings, *(one.warning for one in adjusted.readings if one.warning))
-        return rows, extras, (*warned, *noted)
+        noted = (adjusted.group_warning, *(one.warning for one in adjusted.readings))
+        return rows, extras, (*warned, *filter(None, noted))
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
         """Select the passages of the answer together, by the selection policy; return the selection and warnings.

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import MappingProxyType
+from typing import Any
 
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.renamed import new_system, renamed_sources, warn_of_old_name
 from phasegraph._support.serialization import read_document, write_document
 from phasegraph._support.validation import check_choice, check_mapping
 from phasegraph.acceptance.confidence import ConfidenceModel
-from phasegraph.calibration import BackgroundCalibrator, ListCalibrator, calibrator_from_dict
+from phasegraph.calibration import BackgroundCalibrator, Calibrator, ListCalibrator, calibrator_from_dict
 from phasegraph.candidates import PoolCapMode
 from phasegraph.errors import InvalidInputError, PhasegraphError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.decide import Shortlist, check_rankings, make_shortlist
 from phasegraph.fusion.exact_match import ExactMatchBonus
+from phasegraph.fusion.prior import Prior
 from phasegraph.fusion.priors import UnitPrior
 from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.fusion.settings import PARTS, FusionSettings, check_weights_mapping
@@ -39,8 +41,6 @@ _PAPER: Mapping[str, tuple[float, int | None, PoolCapMode]] = {
 _ADR_WEIGHTS = MappingProxyType({"bm25": 1.0, "vector": 1.0, "graph": 0.35})
 
 _CONVEX_WEIGHTS = MappingProxyType({"vector": 0.8, "bm25": 0.2})
-
-PLAIN_FIELDS = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
 
 
 class FusionPipeline(FusionSettings):
@@ -179,7 +179,7 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         FusionPipeline
-            The pipeline with the rule ``reciprocal_rank``.
+            The pipeline with the rule ``rrf``.
 
         Examples
         --------
@@ -227,7 +227,7 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         FusionPipeline
-            The pipeline with the rule ``reciprocal_rank`` and both priors.
+            The pipeline with the rule ``rrf`` and both priors.
         """
         return replace(
             cls.reciprocal_rank(_ADR_WEIGHTS if weights is None else weights, rank_constant=rank_constant),
@@ -392,20 +392,8 @@ class FusionPipeline(FusionSettings):
 
     def to_dict(self) -> dict[str, object]:
         """Return the pipeline in plain JSON types."""
-        state: dict[str, object] = {name: getattr(self, name) for name in PLAIN_FIELDS}
-        state["pool_caps"] = dict(self.pool_caps)
-        state["rule_options"] = {
-            name: dict(one) if isinstance(one, Mapping) else one for name, one in self.rule_options.items()
-        }
-        state["weights"] = None if self.weights is None else dict(self.weights)
-        state["calibrator"] = dict(self.calibrator.to_dict())
-        state["calibrators"] = {name: dict(one.to_dict()) for name, one in self.calibrators.items()}
-        for name in PARTS:
-            part = getattr(self, name)
-            state[name] = None if part is None else part.to_dict()
+        state = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         state["min_agreement"] = [[*pair, share] for pair, share in self.min_agreement.items()]
-        state["priors"] = [dict(prior.to_dict()) for prior in self.priors]
-        state["confidence"] = self.confidence.to_dict()
         return state
 
     @classmethod
@@ -451,51 +439,62 @@ _PRESETS: Mapping[str, Callable[[type[FusionPipeline]], FusionPipeline]] = Mappi
 PIPELINE_NAMES = tuple(dict.fromkeys([*_PRESETS, "convex", *FUSION_RULES]))
 
 
+def _plain(value: Any) -> Any:
+    """Return the value of a field in plain JSON types."""
+    if hasattr(value, "to_dict"):
+        return dict(value.to_dict())
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
 def _fields_of(state: Mapping[str, object]) -> dict[str, object]:
     """Return the constructor arguments of a pipeline from `state`, the output of :meth:`FusionPipeline.to_dict`."""
-    known = {
-        *PLAIN_FIELDS,
-        "pool_caps",
-        "rule_options",
-        "weights",
-        "calibrator",
-        "calibrators",
-        "priors",
-        "min_agreement",
-        *PARTS,
-        "confidence",
-    }
-    unknown = sorted(set(state) - known)
+    known = sorted(one.name for one in fields(FusionPipeline))
+    unknown = sorted(set(state) - set(known))
     if unknown:
-        raise InvalidInputError(f"a pipeline's fields must be among {sorted(known)}; got {unknown}")
-    fields = dict(state)
-    if "calibrator" in fields:
-        fields["calibrator"] = calibrator_from_dict(_mapping("calibrator", fields["calibrator"]))
-    own = _mapping("calibrators", fields.get("calibrators", {}))
-    fields["calibrators"] = {
-        name: calibrator_from_dict(_mapping(f"calibrators[{name!r}]", one)) for name, one in own.items()
-    }
-    for name, kind in PARTS.items():
-        if fields.get(name) is not None:
-            fields[name] = kind.from_dict(_mapping(name, fields[name]))
-    fields["min_agreement"] = {(one[0], one[1]): one[2] for one in _rows("min_agreement", fields)}
-    if "confidence" in fields:
-        fields["confidence"] = ConfidenceModel.from_dict(_mapping("confidence", fields["confidence"]))
-    priors = fields.get("priors", [])
-    if not isinstance(priors, list):
-        raise InvalidInputError(f"priors must be a list; got {type(priors).__name__}")
-    fields["priors"] = tuple(prior_from_dict(_mapping("priors", one)) for one in priors)
-    return fields
-
-
-def _rows(name: str, fields: Mapping[str, object]) -> list[tuple[str, str, float]]:
-    rows = fields.get(name, [])
-    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
-        raise InvalidInputError(f"{name} must be a list of [source, other source, share]; got {rows!r:.200}")
-    return rows
+        raise InvalidInputError(f"a pipeline's fields must be among {known}; got {unknown}")
+    return {name: _READERS[name](name, value) if name in _READERS else value for name, value in state.items()}
 
 
 def _mapping(name: str, value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise InvalidInputError(f"{name} must be a mapping; got {type(value).__name__}")
     return value
+
+
+def _calibrator(name: str, value: object) -> Calibrator:
+    return calibrator_from_dict(_mapping(name, value))
+
+
+def _calibrators(name: str, value: object) -> dict[str, Calibrator]:
+    return {source: _calibrator(f"{name}[{source!r}]", one) for source, one in _mapping(name, value).items()}
+
+
+def _priors(name: str, value: object) -> tuple[Prior, ...]:
+    if not isinstance(value, list):
+        raise InvalidInputError(f"{name} must be a list; got {type(value).__name__}")
+    return tuple(prior_from_dict(_mapping(name, one)) for one in value)
+
+
+def _agreements(name: str, value: object) -> dict[tuple[str, str], float]:
+    if not isinstance(value, list) or not all(isinstance(row, list) and len(row) == 3 for row in value):
+        raise InvalidInputError(f"{name} must be a list of [source, other source, share]; got {value!r:.200}")
+    return {(row[0], row[1]): row[2] for row in value}
+
+
+def _part(name: str, value: object) -> object:
+    return None if value is None else PARTS[name].from_dict(_mapping(name, value))
+
+
+def _confidence(name: str, value: object) -> ConfidenceModel:
+    return ConfidenceModel.from_dict(_mapping(name, value))
+
+
+_READERS: Mapping[str, Callable[[str, object], object]] = MappingProxyType(
+    {
+        "calibrator": _calibrator, "calibrators": _calibrators, "priors": _priors, "min_agreement": _agreements,
+        "confidence": _confidence, **dict.fromkeys(PARTS, _part),
+    }
+)  # fmt: skip
+"""Functions ``read(name, value)`` for the fields whose values are not plain JSON types."""

@@ -155,6 +155,13 @@ def check_priors(value: object) -> tuple[Any, ...]:
 PARTS: Mapping[str, Any] = MappingProxyType(
     {"accept": AcceptancePolicy, "selection": SelectionPolicy, "group_by": GroupBy}
 )
+_PART_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "accept": "an AcceptancePolicy, a Confidence",
+        "selection": "a SelectionPolicy, the name of a method",
+        "group_by": "a GroupBy, the name of a metadata key",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +218,7 @@ class FusionSettings(KnownFields):
             raise InvalidTypeError(f"confidence must be a ConfidenceModel; got {self.confidence!r:.80}")
         for name, kind in PARTS.items():
             if not isinstance(getattr(self, name), kind | None):
-                raise InvalidTypeError(f"{name} must be {kind.__name__} or None; got {getattr(self, name)!r}")
+                raise InvalidTypeError(f"{name} must be {_PART_WORDS[name]} or None; got {getattr(self, name)!r}")
         put(self, "k", check_count("k", self.k))
         check_flag("consensus_bounded", self.consensus_bounded)
         check_flag("strict", self.strict)
@@ -224,5 +231,8 @@ class FusionSettings(KnownFields):
         return next((one for one in self.priors if isinstance(one, ExactMatchBonus) and one.weight > 0), None)
 
     def calibrator_of(self, ranking: Ranking) -> Calibrator:
-        """Return the calibrator for a ranking: its source's entry in `calibrators`, or the default `calibrator`."""
+        """Return the calibrator for a ranking: its source's entry in `calibrators`, or the default `calibrator`.
+
+        The default takes precedence if it is background calibration and the ranking has a background.
+        """
         return calibrator_for(ranking, self.calibrators, self.calibrator)

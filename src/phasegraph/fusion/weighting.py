@@ -15,19 +15,32 @@ from phasegraph._support.typing import FloatArray
 from phasegraph.ranking import Ranking
 
 VECTOR, GRAPH = "vector", "graph"
-DEPTH, PERSISTENCE = 20, 0.8
+_DEPTH, _PERSISTENCE = 20, 0.8
+"""Number of first hits that affect the weights; the parameter p of rank-biased overlap."""
 _NOTHING = 1e-300
-DOUBT = (0.2, 0.4)
-SHARP_WEIGHT = 0.1
-DIFFUSE, DIFFUSE_WEIGHT = (13.0, 16.0), 0.9
-DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY = (10.0, 13.0), 0.95
-FIXED_VECTOR_WEIGHT = 0.25
-AGREEMENT_BY_WORDS = _LEAST_BY_WORDS, _FULL_BY_WORDS = (0.175, 0.425)
-WITNESS_PREFERS, WITNESS_BELIEVED = (0.6, 1.0), (0.4, 0.6)
+"""Share of a score below which the effective number ignores the hit, because the share's logarithm may be infinite."""
+_SUPPORTED = (0.2, 0.4)
+"""Overlaps of two sources that are mapped to the supports 0 and 1."""
+_SHARP_WEIGHT = 0.1
+"""Weight of ``vector`` if the walk has full support and a low effective number."""
+_DIFFUSE, _DIFFUSE_WEIGHT = (13.0, 16.0), 0.9
+"""Effective numbers between which the weight of ``vector`` rises; its weight from the second number on."""
+_DIFFUSE_OF_MANY, _DIFFUSE_WEIGHT_OF_MANY = (10.0, 13.0), 0.95
+"""The same numbers with more than two sources."""
+_FIXED_VECTOR_WEIGHT = 0.25
+"""Weight of ``vector`` in :func:`role_weights`; the weight of ``graph`` is 1 minus this number."""
+_LEAST_BY_WORDS, _FULL_BY_WORDS = 0.175, 0.425
+"""Overlaps that are mapped to the agreements 0 and 1, for a walk with word statistics."""
+_WITNESS_PREFERS = (0.6, 1.0)
+"""Shares s (see :func:`adaptive_weights`) mapped to 0 and 1; the result is the least agreement with the witness."""
+_WITNESS_BELIEVED = (0.4, 0.6)
+"""Shares s mapped to 0 and 1; the result is the factor for the walk's agreement with the witness."""
 _RARE = 0.02
-MOST_BY_WORDS = 0.95
+"""Overlap that is added to the denominator of s, so that s is small if no source overlaps much with the witness."""
+_MOST_BY_WORDS = 0.95
+"""Weight of a walk with word statistics at an agreement of 1."""
 _SOURCE = attrgetter("source")
-_FALLING = tuple(accumulate([1.0] + [PERSISTENCE] * (DEPTH - 1), mul))
+_FALLING = tuple(accumulate([1.0] + [_PERSISTENCE] * (_DEPTH - 1), mul))
 _FALLING_SUMS = tuple(accumulate(_FALLING))
 
 
@@ -54,7 +67,7 @@ def role_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) ->
     """
     if _walk_of(rankings) is None:
         return equal_weights(rankings)
-    own = {VECTOR: FIXED_VECTOR_WEIGHT, GRAPH: 1.0 - FIXED_VECTOR_WEIGHT}
+    own = {VECTOR: _FIXED_VECTOR_WEIGHT, GRAPH: 1.0 - _FIXED_VECTOR_WEIGHT}
     return np.array([own.get(ranking.source, 0.5) for ranking in rankings])
 
 
@@ -124,7 +137,7 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
     graph, vector, count = names.index(GRAPH), names.index(VECTOR), len(names)
     if count == 2:
         best, elsewhere = [support(rankings[0].ids, rankings[1].ids)] * 2, 0.0
-        bounds, ceiling = DIFFUSE, DIFFUSE_WEIGHT
+        bounds, ceiling = _DIFFUSE, _DIFFUSE_WEIGHT
     else:
         pairs = {
             (one, other): support(rankings[one].ids, rankings[other].ids)
@@ -132,8 +145,8 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
         }
         best = [max(share for pair, share in pairs.items() if place in pair) for place in range(count)]
         elsewhere = max(share for pair, share in pairs.items() if vector not in pair)
-        bounds, ceiling = DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY
-    own = SHARP_WEIGHT + _ramp(effective_number(walk), *bounds) * (ceiling - SHARP_WEIGHT)
+        bounds, ceiling = _DIFFUSE_OF_MANY, _DIFFUSE_WEIGHT_OF_MANY
+    own = _SHARP_WEIGHT + _ramp(effective_number(walk), *bounds) * (ceiling - _SHARP_WEIGHT)
     share = best[graph] * (1.0 - own) / (1.0 - own + own * (count - 1))
     trust = [1.0] * count
     trust[vector] = 1.0 - (1.0 - best[vector]) * elsewhere
@@ -161,15 +174,15 @@ def _weights_by_words(rankings: Sequence[Ranking], graph: int, witness: Sequence
     np.fill_diagonal(agrees, 0.0)
     mine, theirs = float(overlaps[graph, count]), float(np.delete(overlaps[:count, count], graph).max())
     taken = mine / (mine + theirs + _RARE)
-    witnessed = max(float(agrees[graph, count]), _ramp(taken, *WITNESS_PREFERS)) * _ramp(taken, *WITNESS_BELIEVED)
+    witnessed = max(float(agrees[graph, count]), _ramp(taken, *_WITNESS_PREFERS)) * _ramp(taken, *_WITNESS_BELIEVED)
     agrees[graph, count] = agrees[count, graph] = witnessed
-    share = MOST_BY_WORDS * float(agrees[graph].max())
+    share = _MOST_BY_WORDS * float(agrees[graph].max())
     weights = np.full(count, (1.0 - share) / (count - 1))
     weights[graph] = share
     return weights
 
 
-def support(one: Sequence[str], other: Sequence[str], /, bounds: tuple[float, float] = DOUBT) -> float:
+def support(one: Sequence[str], other: Sequence[str], /, bounds: tuple[float, float] = _SUPPORTED) -> float:
     """Compute the rank-biased overlap of the first 20 ids of two rankings, mapped from `bounds` to [0, 1]."""
     return _ramp(overlap(one, other), *bounds)
 
@@ -192,7 +205,7 @@ def overlap(one: Sequence[str], other: Sequence[str], /) -> float:
     >>> overlap(["a", "b"], ["a", "b"]), round(overlap(["a", "b"], ["b", "a"]), 3), overlap(["a"], [])
     (1.0, 0.444, 0.0)
     """
-    deepest = min(len(one), len(other), DEPTH)
+    deepest = min(len(one), len(other), _DEPTH)
     if not deepest or frozenset(one[:deepest]).isdisjoint(other[:deepest]):
         return 0.0
     place_of = dict(zip(other[:deepest], range(deepest), strict=True))
@@ -222,13 +235,13 @@ def effective_number(walk: Ranking, /) -> float:
         The exponential of the entropy of the shares of these hits in the sum of their scores. It is 1 if a single
         passage has the whole sum, and 20 if all scores are equal.
     """
-    masses = walk.scores[:DEPTH]
+    masses = walk.scores[:_DEPTH]
     if walk.background is not None and walk.background.transform == "identity":
         moved = moderate(np.append(masses, walk.background.location))
         masses = moved[:-1] - moved[-1]
     positive = masses if len(masses) and masses[-1] > 0 else masses[masses > 0]
     if not len(positive):
-        return float(DEPTH)
+        return float(_DEPTH)
     if not 1e-100 < positive[0] < 1e100:  # the scores are in descending order
         positive = moderate(positive)
     shares = positive / float(np.add.reduce(positive))

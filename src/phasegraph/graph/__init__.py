@@ -41,11 +41,11 @@ from phasegraph.graph.summaries.tree import Summary, SummarySource, SummaryTree,
 from phasegraph.graph.summaries.tree import summaries_in as summaries_in
 from phasegraph.graph.walk.fact_filter import FactFilter
 from phasegraph.graph.walk.facts import FactIndex
-from phasegraph.graph.walk.integration import not_a_graph as not_a_graph
-from phasegraph.graph.walk.integration import passage_ids as passage_ids
-from phasegraph.graph.walk.integration import prepare as prepare
+from phasegraph.graph.walk.restricting import passage_ids as passage_ids
 from phasegraph.graph.walk.settings import LinkSettings, WalkSettings
 from phasegraph.graph.walk.source import GraphSource
+from phasegraph.graph.walk.walker import not_a_graph as not_a_graph
+from phasegraph.graph.walk.walker import prepare as prepare
 
 __all__ = [
     "ChunkGraph",

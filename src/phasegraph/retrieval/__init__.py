@@ -8,19 +8,18 @@ from phasegraph._support.progress import with_progress
 from phasegraph._support.question_vector import aquestion_vector, question_vector
 from phasegraph._support.recent import Recent
 from phasegraph._support.renamed import accepts_old_names, new_name, old_names, renamed_arguments
-from phasegraph._support.validation import LONGEST_QUERY, check_count, check_query, known_arguments, refused_argument
+from phasegraph._support.validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
 from phasegraph.embedding.identity import EmbeddingModel
-from phasegraph.errors import warn
-from phasegraph.ranking import SUMMARY_PREFIX
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import SelectedHit, warn_without_text
 from phasegraph.retrieval.attempts import Attempts
-from phasegraph.retrieval.by_document import Content, SyncCounts
-from phasegraph.retrieval.deletions import Deletions, LookUps
+from phasegraph.retrieval.by_document import Content
+from phasegraph.retrieval.deletions import Deletions
 from phasegraph.retrieval.directions import Direction, known_direction
 from phasegraph.retrieval.driver import Sources
 from phasegraph.retrieval.engine import Accept, FusionEngine
-from phasegraph.retrieval.filters import SelectedIndex, note_dropped, within_filter, without_gone
+from phasegraph.retrieval.faiss_rows import SelectedIndex
+from phasegraph.retrieval.filters import note_dropped
 from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
 from phasegraph.retrieval.identity import corpus_ids, is_text_id, resolve_id
@@ -29,11 +28,18 @@ from phasegraph.retrieval.joining import named_by_text
 from phasegraph.retrieval.kept import KeptPassages
 from phasegraph.retrieval.lists import ListFuser, list_pipeline
 from phasegraph.retrieval.nearest import Nearest
-from phasegraph.retrieval.notices import FirstAnswers
+from phasegraph.retrieval.once import Once
 from phasegraph.retrieval.over_corpus import FusedPassages, GraphPassages, build_corpus
 from phasegraph.retrieval.payloads import Payloads, with_hits
 from phasegraph.retrieval.plain_hits import adapted, are_scored, head_and_score, plain_hit
-from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, is_taken, lacks_score, plain_evidence
+from phasegraph.retrieval.provenance import (
+    EvidenceBlock,
+    evidence_blocks,
+    is_taken,
+    lacks_score,
+    plain_evidence,
+    walk_block,
+)
 from phasegraph.retrieval.reading import (
     HitReader,
     answer_items,
@@ -80,7 +86,6 @@ __all__ = [
     "CALL_TIMEOUT",
     "LONGEST_QUERY",
     "PIPELINE",
-    "SUMMARY_PREFIX",
     "Accept",
     "AnySource",
     "Attempts",
@@ -93,7 +98,6 @@ __all__ = [
     "EvidenceBlock",
     "Execution",
     "FilterRefusedError",
-    "FirstAnswers",
     "Framework",
     "FusedPassages",
     "FusionEngine",
@@ -106,11 +110,11 @@ __all__ = [
     "Indexing",
     "KeptPassages",
     "ListFuser",
-    "LookUps",
     "MalformedAnswerError",
     "ModelAnswers",
     "ModelFunction",
     "Nearest",
+    "Once",
     "Passage",
     "Payloads",
     "Recent",
@@ -124,7 +128,6 @@ __all__ = [
     "SourceSpec",
     "Sources",
     "StageAdapter",
-    "SyncCounts",
     "Upstream",
     "WrappedSource",
     "accepts_old_names",
@@ -172,19 +175,17 @@ __all__ = [
     "plain_hit",
     "question_vector",
     "read_kept",
-    "refused_argument",
     "renamed_arguments",
     "resolve_id",
     "search_of",
     "shown",
     "step_back",
     "turn",
+    "unexpected_argument",
     "version_attribute",
-    "warn",
+    "walk_block",
     "warn_without_text",
     "with_hits",
     "with_passages",
     "with_progress",
-    "within_filter",
-    "without_gone",
 ]

@@ -16,7 +16,8 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import ChangedWords, CountedTexts, HitWords, LexicalIndex, read_hits
 from phasegraph.ranking import Ranking
-from phasegraph.sources.workers import in_thread
+from phasegraph.sources.steps import await_all
+from phasegraph.sources.workers import Late, in_thread
 
 if TYPE_CHECKING:
     from phasegraph.graph import Corpus
@@ -80,9 +81,13 @@ class HitAccess:
             found.append(next(filter(None, texts), ""))
         return found
 
-    def context(self, query: str) -> Context:
-        """Return the data for priors and selection: the query, the current time, and functions that read the hits."""
-        return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
+    def context(self, query: str, read: Sequence[Ranking] | None = None) -> Context:
+        """Return the data for priors and selection: the query, the current time, and functions that read the hits.
+
+        With rankings to `read`, the data include the query's words that the texts of their hits contain.
+        """
+        words = None if read is None else self.words(query, read)
+        return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text, words=words)
 
     def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
         """Find the query's words in the texts and titles of the hits."""
@@ -147,10 +152,17 @@ class HitAccess:
     async def avectors(self, ids: Sequence[str], rankings: Sequence[Ranking], deadline: Deadline) -> ArrayLike:
         """Return the same embeddings as :meth:`vectors` without blocking the event loop.
 
-        Raise TimeoutError at the deadline.
+        Raise Late at the deadline. An error of the model is raised unchanged, also a TimeoutError.
         """
         if self.embed is None or self.carried(ids, rankings) is not None:
             return self.vectors(ids, rankings)
         texts = self.texts(ids, rankings)
         made = in_thread(self.embed, texts) if self.aembed is None else self.aembed(texts)
-        return await deadline.clock.wait_for(made, deadline.due)
+        try:
+            [(vectors, error)] = await deadline.clock.wait_for(await_all([made]), deadline.due)
+        except TimeoutError:
+            raise Late from None
+        if error is not None:
+            raise error
+        found: ArrayLike = vectors
+        return found

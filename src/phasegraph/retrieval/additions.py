@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
-from phasegraph.errors import warn
 from phasegraph.retrieval.identity import is_text_id
+from phasegraph.retrieval.once import Once
 from phasegraph.sources.protocol import Upstream
 
 _MISSING = "{missing} of {total} hits of {store!r} are not in the graph"
@@ -19,32 +18,29 @@ _ADVICE = (
 class Additions:
     """A check for passages that only a store has; it warns once.
 
-    `stores` are the names of the sources that search the store from which the retriever made its corpus. The store of
-    a graph that the user made is not checked, because the graph may cover a part of the store. A passage whose id was
-    made from its text is not counted.
+    `store` is the name of the source that searches the store from which the retriever made its corpus, or None. The
+    store of a graph that the user made is not checked, because the graph may cover a part of the store. A passage whose
+    id was made from its text is not counted.
     """
 
-    __slots__ = ("_stores", "_warned")
+    __slots__ = ("_once", "_store")
 
-    def __init__(self, stores: Collection[str] = ()) -> None:
-        self._stores, self._warned = stores, False
+    def __init__(self, store: str | None = None) -> None:
+        self._store, self._once = store, Once()
 
     def see(self, corpus: Any, upstream: Upstream, notes: list[str]) -> None:
-        """Add a note for each store whose ranking in `upstream` has passages that are not in `corpus`, and warn once.
+        """Add a note if the store's ranking in `upstream` has passages that are not in `corpus`, and warn once.
 
         During a change of the corpus, nothing is checked, because the store receives new passages before the graph. A
         passage that was deleted after the search began is not counted.
         """
-        if not self._stores or corpus.is_changing:
+        ranking = None if self._store is None else upstream.get(self._store)
+        if ranking is None or corpus.is_changing:
             return
-        for store in self._stores:
-            ids = () if (ranking := upstream.get(store)) is None else ranking.ids
-            before = corpus.records(ids)
-            missing = [name for name in ids if name not in corpus and name not in before and not is_text_id(name)]
-            if not missing:
-                continue
-            said = _MISSING.format(missing=len(missing), total=len(ids), store=store)
-            notes.append(said)
-            if not self._warned:
-                self._warned = True
-                warn(_ADVICE.format(said=said))
+        before = corpus.records(ranking.ids)
+        missing = [name for name in ranking.ids if name not in corpus and name not in before and not is_text_id(name)]
+        if not missing:
+            return
+        said = _MISSING.format(missing=len(missing), total=len(ranking.ids), store=self._store)
+        notes.append(said)
+        self._once.warn(_ADVICE.format(said=said))

@@ -19,19 +19,19 @@ class SelectedHit:
     The payload is None if no source returned a document or node. The payload comes from `source`, which is the source
     with the largest weight among the sources that returned a text for the passage. Sources with equal weights are taken
     in name order. `others` are sources that returned a different text under the same id. Evidence shows how a source
-    found the passage, such as the path of a graph walk. `told` pairs the name of each source that has evidence with a
-    function that returns the evidence.
+    found the passage, such as the path of a graph walk. `evidence_readers` pairs the name of each source that has
+    evidence with a function that returns the evidence.
     """
 
     source: str = ""
     payload: Any = None
     others: tuple[str, ...] = ()
-    told: tuple[tuple[str, Callable[[], object]], ...] = ()
+    evidence_readers: tuple[tuple[str, Callable[[], object]], ...] = ()
 
     @property
     def evidence(self) -> dict[str, object]:
         """The evidence (such as a graph path) by source name; it is computed when this property is read."""
-        return {name: tell() for name, tell in self.told}
+        return {name: read() for name, read in self.evidence_readers}
 
 
 Answer: TypeAlias = tuple[Result, list[SelectedHit]]
@@ -64,7 +64,7 @@ def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]
         evidence: Mapping[str, object] = getattr(one.payloads, "evidence", {})
         for identifier, hit in zip(ids, found, strict=True) if evidence else ():
             if identifier in evidence:
-                hit.told = (*hit.told, (one.source, partial(evidence.__getitem__, identifier)))
+                hit.evidence_readers += ((one.source, partial(evidence.__getitem__, identifier)),)
     return found
 
 

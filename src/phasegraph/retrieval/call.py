@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -24,8 +25,8 @@ from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import Answer, select_hits, with_text_warnings
 from phasegraph.retrieval.correction import Correction
 from phasegraph.retrieval.driver import Ask, Compute, Embed, Flow, RunStep, Sources
-from phasegraph.retrieval.joining import join_by_text
-from phasegraph.retrieval.notes import joined_notes, with_notes
+from phasegraph.retrieval.joining import join_hits
+from phasegraph.retrieval.notes import with_notes
 from phasegraph.retrieval.notices import FUSING_WAS_LATE, HITS_IF_LATE, Notices
 from phasegraph.retrieval.routed_search import RoutedSearch
 from phasegraph.retrieval.stages.models import Passage
@@ -65,11 +66,11 @@ class Call:
     """The processing of one query, from the sources to a result.
 
     :meth:`flow` runs all steps, for synchronous and asynchronous calls alike. `read` is True if the query's words must
-    be searched in the texts of the hits. :meth:`flow` sets the last four fields. `stage_reports` are the reports of the
-    stages (rewriting, routing, reranking and correction). `routed` maps each source that the router chose to its
-    weight; a weight of None means the pipeline's weight. If `routed` itself is None, all sources are asked.
-    `may_be_late` is True if fusing may be slow, and therefore runs in a worker. `is_late` is True if fusing missed the
-    deadline.
+    be searched in the texts of the hits. :meth:`flow` may set `read`, replace the weights in `pipeline`, and sets the
+    last four fields. `stage_reports` are the reports of the stages (rewriting, routing, reranking and correction).
+    `routed` maps each source that the router chose to its weight; a weight of None means the pipeline's weight. If
+    `routed` itself is None, all sources are asked. `may_be_late` is True if fusing may be slow, and therefore runs in a
+    worker. `is_late` is True if fusing missed the deadline.
     """
 
     query: str
@@ -118,6 +119,7 @@ class Call:
 
     def _fuse(self, gathered: Gathered) -> Flow[Draft]:
         """Fuse the candidates and apply thresholds; at the deadline, fuse only the best hits of each source."""
+        self._decide_to_read(gathered)
         self.may_be_late = self._may_be_late(gathered)
         make = partial(self._draft, self.query, gathered)
         try:
@@ -126,39 +128,36 @@ class Call:
             self.is_late = True
             draft = self._late_draft(gathered)
         if self.pipeline.weights is None:
-            self.notices.shared_ids.see(draft.shortlist)
+            self.notices.lost_weight.see(draft.shortlist)
         self.notices.group_key.see(draft.shortlist)
         return draft
 
-    def _may_be_late(self, gathered: Gathered) -> bool:
-        """Return True if fusing may be slow, because it runs code of the user, reads texts, or fuses over 10,000 hits.
+    def _decide_to_read(self, gathered: Gathered) -> None:
+        """Set `read` to True if fusing or a threshold needs the query's words in the texts of the hits."""
+        self.read = self.read or needs_words(self.pipeline, gathered.rankings)
 
-        Also set `read` to True if fusing or a threshold needs the texts of the hits.
-        """
-        pipeline, rankings = self.pipeline, gathered.rankings
-        self.read = self.read or needs_words(pipeline, rankings)
+    def _may_be_late(self, gathered: Gathered) -> bool:
+        """Return True if fusing may be slow: it runs code of the user, reads texts, or fuses over 10,000 hits."""
+        pipeline = self.pipeline
         if pipeline.priors or (pipeline.accept is not None and callable(pipeline.accept.on_empty)):
             return True
-        return self.read or sum(map(len, map(_IDS_OF, rankings))) > _MANY_HITS
+        return self.read or sum(map(len, map(_IDS_OF, gathered.rankings))) > _MANY_HITS
 
     def _draft(self, query: str, gathered: Gathered, earlier: Sequence[Ranking] = ()) -> Draft:
         """Join hits of the same passage; then calibrate and fuse them with `earlier` rankings, and apply thresholds.
 
         The texts of the hits are searched for the query's words only if `read` is True.
         """
-        text, id_overlap = self.access.text, self.notices.id_overlap
+        text, notices = self.access.text, self.notices
         rankings: Sequence[Ranking]
-        rankings, replaced = id_overlap.replace_shared_ids(gathered.rankings, text)
-        rankings, joined = join_by_text(rankings, text)
-        id_overlap.see(rankings, text)
-        reports = self._noted(gathered.reports, replaced, joined)
+        rankings, notes = join_hits(gathered.rankings, text, notices.shared_ids)
+        notices.id_overlap.see(rankings, text)
+        reports = self._noted(gathered.reports, notes)
         if self.routed is not None:
             rankings = [one for one in rankings if one.source in self.routed]
-        context = self.access.context(query)
-        if self.read:
-            context = replace(context, words=self.access.words(query, rankings))
+        context = self.access.context(query, rankings if self.read else None)
         if self.pipeline.accept is not None:
-            self.notices.answers.see(self.pipeline.accept, rankings)
+            notices.answers.see(self.pipeline.accept, rankings)
         if earlier:
             rankings = _united(earlier, rankings)
         return Draft(rankings, context, reports, self._shortlist(self.pipeline, rankings, context, reports))
@@ -181,15 +180,15 @@ class Call:
         return Draft(rankings, context, made.reports, replace(made, degraded=True))
 
     def _noted(
-        self, reports: tuple[SourceReport, ...], *notes: Mapping[str, Sequence[str]]
+        self, reports: tuple[SourceReport, ...], notes: Mapping[str, Sequence[str]] = MappingProxyType({})
     ) -> tuple[SourceReport, ...]:
         """Add `notes`, which are texts by source name, to the sources' reports.
 
         Also add a note for each calibrator that was fitted for another model.
         """
-        if not self.mismatched and not any(notes):
+        if not self.mismatched and not notes:
             return reports
-        return with_notes(reports, joined_notes(*notes) if notes else {}, self.mismatched)
+        return with_notes(reports, notes, self.mismatched)
 
     def _rerank(self, draft: Draft) -> Flow[Draft]:
         """Add the reranker's ranking to the fused candidates, if there is a reranker that can change the result."""
@@ -273,7 +272,7 @@ class Call:
         if self.stages.corrective is None:
             return result
         correction = Correction(
-            self.stages.corrective, self.stages, self.query, self.access, self.deadline, self.stage_reports,
+            self.stages, self.query, self.access, self.deadline, self.stage_reports,
             partial(self._ask_again, draft),
         )  # fmt: skip
         return (yield from correction.flow(result))
@@ -286,6 +285,7 @@ class Call:
         text, names = text_of(rewritten), [one.source for one in draft.reports if one.source in self.sources]
         asked = {name: bound_to(self.sources[name], rewritten) for name in names}
         gathered: Gathered = yield Ask(self.gatherer, asked, text)
+        self._decide_to_read(gathered)
         make = partial(self._draft, text, gathered, draft.rankings if merges else ())
         second: Draft = (yield Compute(make, self.notices.guard)) if self._may_be_late(gathered) else make()
         return (yield from self._select(second))

@@ -11,7 +11,7 @@ from phasegraph.errors import AllSourcesFailed, InvalidInputError
 from phasegraph.result import Result
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.driver import HALF, Flow, RunStep
-from phasegraph.retrieval.stages.corrective import Corrective, read_grade
+from phasegraph.retrieval.stages.corrective import read_grade
 from phasegraph.retrieval.stages.report import StageReport
 from phasegraph.retrieval.stages.rewriting import read_queries
 from phasegraph.retrieval.stages.rewritten_query import AskedQuery, is_unused, text_of
@@ -41,7 +41,6 @@ class Correction:
     The report of the correction is appended to `stage_reports`; `detail` is a part of the report.
     """
 
-    corrective: Corrective
     stages: Stages
     query: str
     access: HitAccess
@@ -66,14 +65,15 @@ class Correction:
         """
         if not len(first):
             return (yield from self._search_again("replaced"))
-        if self.stages.grader is None:
+        corrective, grader = self.stages.corrective, self.stages.grader
+        if corrective is None or grader is None:
             return _Outcome()
-        texts = self.corrective.graded(self.access.texts(first.ids, first.candidates.rankings))
-        grade: Tried = yield RunStep(self.stages.grader, (self.query, texts), read_grade, HALF)
+        texts = corrective.graded(self.access.texts(first.ids, first.candidates.rankings))
+        grade: Tried = yield RunStep(grader, (self.query, texts), read_grade, HALF)
         if grade.error is not None:
             return _Outcome(grade.status, grade.reason)
         self.detail["grade"] = grade.value
-        action = self.corrective.action(grade.value)
+        action = corrective.action(grade.value)
         return _Outcome() if action == "kept" else (yield from self._search_again(action))
 
     def _search_again(self, action: str) -> Flow[_Outcome]:

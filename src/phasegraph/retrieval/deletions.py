@@ -28,6 +28,20 @@ _OF_RETRIEVER = (
 )
 
 
+def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collection[str]) -> Ranking:
+    """Drop passages that no longer exist, and summaries that cover a passage that no longer exists.
+
+    `summaries` maps the id of each summary in the ranking to the summary; its ``passages`` are the ids that it covers.
+    `there` contains the ids of all existing passages.
+    """
+
+    def gone(one: str) -> bool:
+        under = summaries[one].passages if one in summaries else (one,)
+        return any(name not in there for name in under)
+
+    return ranking.without(frozenset(filter(gone, ranking.ids)))
+
+
 class Deletions:
     """A filter for one source's hits that drops hits of deleted passages, and warns once.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from phasegraph._support.numbers import all_true, as_floats
 from phasegraph._support.typing import FloatArray
-from phasegraph.errors import warn
+from phasegraph.retrieval.once import Once
 
 _TELLING_HITS = 3
 
@@ -72,15 +72,15 @@ class Direction:
     (False, 'lower is better: inferred from the order of its scores')
     """
 
-    __slots__ = ("_agreed", "_declared", "_known", "_lead", "_source", "_told", "_turned", "_unordered", "_warned")
+    __slots__ = ("_agreed", "_declared", "_known", "_lead", "_once", "_reported", "_source")
 
     def __init__(self, declared: bool | None = None, known: bool | None = None, source: str = "") -> None:
         self._declared = declared
         self._known = known
         self._lead = 0.0  # evidence for "higher is better" minus evidence for the opposite
-        self._told: bool | None = None
-        self._agreed = self._turned = self._unordered = self._warned = False
-        self._source = source
+        self._reported: bool | None = None
+        self._agreed = False
+        self._source, self._once = source, Once()
 
     @property
     def higher_is_better(self) -> bool | None:
@@ -123,9 +123,10 @@ class Direction:
 
     def warn_of_none(self) -> None:
         """Warn once that the order of the source's hits has no meaning."""
-        if not self._unordered:
-            self._unordered = True
-            warn(f"source {self._source!r} returns its hits without an order: all its hits get the same rank")
+        self._once.warn(
+            f"source {self._source!r} returns its hits without an order: all its hits get the same rank",
+            key="unordered",
+        )
 
     def falls(self, scores: Sequence[object]) -> bool:
         """Return True if the source returns its highest score first, according to `scores` and all earlier answers."""
@@ -153,13 +154,13 @@ class Direction:
 
         `higher` is the inferred direction: True if a higher score is better.
         """
-        if self._told is not None and self._told is not higher and not self._turned:
-            self._turned = True
-            warn(
+        if self._reported is not None and self._reported is not higher:
+            self._once.warn(
                 f"source {self._source!r}: {_note(higher, 'inferred from all answers so far')}; earlier answers were "
-                "read in the opposite direction: declare fields=HitFields(higher_is_better=...)"
+                "read in the opposite direction: declare fields=HitFields(higher_is_better=...)",
+                key="turned",
             )
-        self._told = higher
+        self._reported = higher
 
     def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
         """Return a note if the order of the scores contradicts the declaration, else "".
@@ -174,9 +175,7 @@ class Direction:
         if found is None or found is declared:
             return ""
         note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
-        if not self._warned:
-            self._warned = True
-            warn(f"source {self._source!r}: {note}; the declared direction is used")
+        self._once.warn(f"source {self._source!r}: {note}; the declared direction is used", key="contradicted")
         return f"{note}; the declared direction was used"
 
 

@@ -129,7 +129,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """A request to embed candidates; :meth:`run` raises Late at the deadline, and :meth:`arun` raises TimeoutError."""
+    """A request to embed candidates; its methods raise Late at the deadline."""
 
     access: HitAccess
     ids: Sequence[str]

@@ -54,9 +54,9 @@ class Chosen:
     k: int | None = None
     weights: Mapping[str, float] | None = None
     accept: AcceptancePolicy | None = None
-    selection: SelectionPolicy | None = None
+    selection: SelectionPolicy | str | None = None
     strict: bool = False
-    group_by: GroupBy | None = None
+    group_by: GroupBy | str | None = None
 
     __reduce__ = by_fields
 
@@ -139,7 +139,7 @@ class FusionEngine:
         rewritings = {name: rewriting for name, rewriting in found.items() if rewriting is not None}
         stages = Stages.of(route, rerank, corrective, rewritings, adapts)
         known = specs if rerank is None else (*specs, RERANK)
-        chosen = Chosen(k, checked, _policy(accept, known), _selection(selection), strict, _group_by(group_by))
+        chosen = Chosen(k, checked, _policy(accept, known), selection, strict, group_by)
         gatherer = Gatherer(settings, timeout=timeout, strict=strict, max_query_length=max_query_length)
         base = FusionPipeline() if pipeline is None else read_pipeline(pipeline)
         normal_quantile(np.array([0.5]))  # import scipy now, not in the first answer
@@ -190,7 +190,7 @@ class FusionEngine:
     def inspect(self, query: str, result: Result) -> Inspection:
         """Rank all candidates of a result of :meth:`retrieve`, accepted and rejected; no source is asked again."""
         rankings = result.candidates.rankings
-        context = replace(self.access.context(query), words=self.access.words(query, rankings))
+        context = self.access.context(query, rankings)
         if self.stages.rerank is not None:
             context = replace(context, blend=self.stages.rerank.blend)
         plain = replace(self.pipeline, accept=None, selection=None, group_by=None, strict=False)
@@ -247,22 +247,6 @@ def _policy(given: object, sources: Collection[str]) -> AcceptancePolicy | None:
     if unknown:
         raise InvalidInputError(f"accept must name sources among {list(sources)}; got {unknown}")
     return policy
-
-
-def _selection(given: object) -> SelectionPolicy | None:
-    if given is None or isinstance(given, SelectionPolicy):
-        return given
-    if not isinstance(given, str):
-        raise InvalidTypeError(f"selection must be a SelectionPolicy or the name of a method; got {given!r}")
-    return SelectionPolicy(given)  # type: ignore[arg-type]
-
-
-def _group_by(given: object) -> GroupBy | None:
-    if given is None or isinstance(given, GroupBy):
-        return given
-    if not isinstance(given, str):
-        raise InvalidTypeError(f"group_by must be a GroupBy or the name of a metadata key; got {given!r}")
-    return GroupBy(given)
 
 
 def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:

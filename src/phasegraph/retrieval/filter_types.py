@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from phasegraph._support.shared import fork_safe_lock
-from phasegraph.errors import warn
 from phasegraph.retrieval.framework import HitFilter
+from phasegraph.retrieval.once import Once
 
 _KINDS = {str: "text", bool: "number", int: "number", float: "number", list: "list", tuple: "list", dict: "mapping"}
-_said: WeakKeyDictionary[object, set[tuple[str, str]]] = WeakKeyDictionary()
-"""For each corpus, the metadata keys and the required types about which a warning was given."""
-_lock = fork_safe_lock()
+_once: WeakKeyDictionary[object, Once] = WeakKeyDictionary()
+"""For each corpus, the warnings about metadata keys and required types."""
 
 
 def warn_of_types(corpus: object, wanted: HitFilter, records: Sequence[Any]) -> None:
@@ -23,12 +21,9 @@ def warn_of_types(corpus: object, wanted: HitFilter, records: Sequence[Any]) -> 
     Each key causes only one warning for a required type.
     """
     for name, asked, held in _differences(wanted.compared, records):
-        with _lock:
-            said = _said.setdefault(corpus, set())
-            if (name, asked) in said:
-                continue
-            said.add((name, asked))
-        warn(f"no passage has a {asked} under the filter key {name!r} (the values are {held})")
+        _once.setdefault(corpus, Once()).warn(
+            f"no passage has a {asked} under the filter key {name!r} (the values are {held})", key=(name, asked)
+        )
 
 
 def _differences(compared: Mapping[str, Iterable[Any]], records: Sequence[Any]) -> Iterator[tuple[str, str, str]]:

@@ -14,8 +14,8 @@ from phasegraph._support.validation import check_query
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import PhasegraphError, warn
 from phasegraph.ranking import SUMMARY_PREFIX, Ranking
+from phasegraph.retrieval.deletions import without_gone
 from phasegraph.retrieval.filter_types import warn_of_types
-from phasegraph.retrieval.filters import without_gone
 from phasegraph.retrieval.framework import Framework, HitFilter, HitLookup
 from phasegraph.sources.protocol import FilterRefusedError, MalformedAnswerError, Source, Upstream, as_ranking, is_fatal
 

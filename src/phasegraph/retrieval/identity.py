@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from phasegraph._support.text import composed
 from phasegraph.errors import InvalidInputError, warn
+from phasegraph.retrieval.once import Once
 
 ID_KEYS = ("_id", "id", "pk", "chunk_id", "doc_id", "source_id")
 
@@ -80,13 +81,11 @@ class Identities:
     ["ids of 1 of 2 hits from metadata key 'pk'"]
     """
 
-    __slots__ = ("_refused", "_repeated", "_source", "_warned")
+    __slots__ = ("_once", "_refused", "_source")
 
     def __init__(self, source: str) -> None:
-        self._source = source
-        self._warned = False
+        self._source, self._once = source, Once()
         self._refused: set[str] = set()
-        self._repeated = False
 
     def read(
         self,
@@ -110,11 +109,11 @@ class Identities:
         found = self._resolved(hits)
         ids = [identifier for identifier, _ in found]
         counts = Counter(origin for _, origin in found if origin != "own")
-        if counts.get("text") and not self._warned:
-            self._warned = True
-            warn(
+        if counts.get("text"):
+            self._once.warn(
                 f"source {self._source!r} returns hits without an id: their texts serve as ids, also to join them "
-                "with hits of other sources; give the hits ids, or set fields=HitFields(id=...)"
+                "with hits of other sources; give the hits ids, or set fields=HitFields(id=...)",
+                key="no id",
             )
         for origin, count in counts.items():
             where = "their text" if origin == "text" else f"metadata key {origin!r}"
@@ -144,9 +143,9 @@ class Identities:
             if held is not text(row) and text_id(held) != text_id(text(row)):
                 said = f"different texts under one id ({identifier!r}), and only the best of these hits is used"
                 notes.append(said)
-                if not self._repeated:
-                    self._repeated = True
-                    warn(f"source {self._source!r} returns {said}; give each passage its own id")
+                self._once.warn(
+                    f"source {self._source!r} returns {said}; give each passage its own id", key="repeated id"
+                )
                 return
 
 

@@ -1,4 +1,4 @@
-"""Join the hits of different sources that have the same text, if a source gives no ids."""
+"""Join the hits of different sources that are the same passage, and separate different passages with the same id."""
 
 from __future__ import annotations
 
@@ -8,8 +8,61 @@ from typing import Any
 
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.identity import is_text_id, text_id
+from phasegraph.retrieval.notes import joined_notes
+from phasegraph.retrieval.once import Once
 from phasegraph.retrieval.payloads import Payloads
 from phasegraph.sources.protocol import Upstream
+
+
+def join_hits(
+    rankings: Sequence[Ranking], text: Callable[[Any], str], once: Once
+) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
+    """Give every passage an id of its own, the same id in all rankings; return the rankings and notes by source name.
+
+    First apply :func:`replace_shared_ids`, then :func:`join_by_text`. `once` warns of the ids that are replaced.
+    """
+    rankings, replaced = replace_shared_ids(rankings, text, once)
+    rankings, joined = join_by_text(rankings, text)
+    return rankings, joined_notes(replaced, joined) if replaced or joined else {}
+
+
+def replace_shared_ids(
+    rankings: Sequence[Ranking], text: Callable[[Any], str], once: Once
+) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
+    """Replace ids that were read from metadata if another source uses the same id for a different text.
+
+    Such a hit gets an id made from its text, which ``text(hit)`` returns. Return the rankings in the same order,
+    and notes by source name. `once` warns once for each source.
+    """
+    held = [one.payloads if isinstance(one.payloads, Payloads) else None for one in rankings]
+    if len(rankings) < 2 or not any([one is not None and one.derived for one in held]):
+        return tuple(rankings), {}
+    out, notes = [], {}
+    for row, (ranking, own) in enumerate(zip(rankings, held, strict=True)):
+        taken: dict[str, str] = {}
+        for identifier in sorted(own.derived) if own is not None else ():
+            others = (one.get(identifier) for place, one in enumerate(held) if place != row and one is not None)
+            mine = text(own.get(identifier)) if own is not None and own.get(identifier) is not None else ""
+            if mine and any(_differ(mine, text(hit)) for hit in others if hit is not None):
+                taken[identifier] = text_id(mine)
+        if taken:
+            ranking = renamed(ranking, taken)
+            said = (
+                f"{len(taken)} ids read from metadata name different texts in other sources: these hits got ids "
+                "made from their texts"
+            )
+            notes[ranking.source] = [said]
+            once.warn(
+                f"source {ranking.source!r}: {said} ({next(iter(taken))!r}); give each passage its own id",
+                key=ranking.source,
+            )
+        out.append(ranking)
+    return tuple(out), notes
+
+
+def _differ(one: str, other: str) -> bool:
+    """Return True if both texts are non-empty and different after normalization of white space and Unicode."""
+    return bool(one and other) and one != other and text_id(one) != text_id(other)
 
 
 def join_by_text(

@@ -72,7 +72,7 @@ class KeptPassages:
         -----
         If no passage is left, searches find nothing, and passages can be added again.
         """
-        corpus = self._changing()
+        corpus = self._own_corpus()
         if (ids is None) == (where is None):
             raise InvalidInputError("delete() needs either ids or where=; got " + ("none" if ids is None else "both"))
         if ids is None:
@@ -91,7 +91,7 @@ class KeptPassages:
 
     def ids(self, where: Any = None) -> list[str]:
         """Return the ids of all passages, in the corpus's order, or of the passages that match the filter `where`."""
-        corpus = self._changing()
+        corpus = self._own_corpus()
         if where is None:
             return list(corpus.index.records)
         records = described(corpus.index)
@@ -166,7 +166,7 @@ class KeptPassages:
 
         Documents for which ``stays(name)`` is True are not deleted.
         """
-        corpus = self._changing()
+        corpus = self._own_corpus()
         if key is not None and (not isinstance(key, str) or not key):
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
         key = corpus.keys.source if key is None else key
@@ -223,18 +223,18 @@ class KeptPassages:
 
         None stands for the usual keys, such as ``source`` and ``doc_id``. The corpus caches a table for each key.
         """
-        tables: dict[str | None, phasegraph.graph.DocumentTable] = self._changing().tables
+        tables: dict[str | None, phasegraph.graph.DocumentTable] = self._own_corpus().tables
         return tables.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
 
     def _members(self, index: Any, key: str) -> Mapping[str, Sequence[str]]:
         """Return, by document name, the ids of the document's passages; the metadata `key` contains the name."""
-        own = self._changing().keys.source
+        own = self._own_corpus().keys.source
         usual = own is None and key == "source"  # the table for the default keys reads this key before the other keys
         return self._table(None if usual else key).members(index)
 
     def _counts(self) -> dict[str, int]:
         """Return the number of passages by document name; the name "" counts passages without a document."""
-        corpus = self._changing()
+        corpus = self._own_corpus()
         table = self._table(corpus.keys.source).of(corpus.index)
         return dict(Counter(table.documents.values()))
 
@@ -252,7 +252,7 @@ class KeptPassages:
             The pairs, with the fields ``first`` and ``second`` (document names) and ``similarity``. Passages without a
             document are not compared.
         """
-        corpus = self._changing()
+        corpus = self._own_corpus()
         index, table = corpus.index, self._table(corpus.keys.source)
         pairs: list[phasegraph.graph.NearDuplicates] = phasegraph.graph.near_duplicates(
             index, table.members(index), least
@@ -314,7 +314,7 @@ class KeptPassages:
         """Add documents or nodes with their triples, and return their ids."""
         from phasegraph.graph import fields_of
 
-        corpus, framework, vectors = self._changing(), self._framework, None
+        corpus, framework, vectors = self._own_corpus(), self._framework, None
         held = framework.held_by_id(hits)
         self._check_added(corpus, held)
         passages = framework.passages_of(held, corpus.keys.title, fields_of(triples, held))
@@ -336,7 +336,7 @@ class KeptPassages:
 
     def _reembed(self, model: Any, progress: bool | None) -> None:
         """Embed all passages again with another model of the framework."""
-        corpus, framework = self._changing(), self._framework
+        corpus, framework = self._own_corpus(), self._framework
         embedder = framework.model_of(model)
         if embedder is None:
             raise InvalidInputError("reembed() needs an embedding model; got None")
@@ -387,7 +387,8 @@ class KeptPassages:
     def _remodelled(self, model: Any) -> None:
         """Update the retriever after a change of the embedding model; this base class does nothing."""
 
-    def _changing(self) -> Any:
+    def _own_corpus(self) -> Any:
+        """Return the corpus with the newest changes of its folder; raise InvalidInputError without a corpus."""
         corpus = getattr(self, "_corpus", None)
         if corpus is None:
             raise InvalidInputError(

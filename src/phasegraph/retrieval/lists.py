@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from phasegraph._support.validation import LONGEST_QUERY, check_query
@@ -15,9 +14,10 @@ from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import Answer, select_hits, with_text_warnings
 from phasegraph.retrieval.call import needs_words
 from phasegraph.retrieval.engine import Chosen
-from phasegraph.retrieval.joining import join_by_text
+from phasegraph.retrieval.joining import join_hits
 from phasegraph.retrieval.notes import joined_notes, with_notes
-from phasegraph.retrieval.notices import FirstAnswers, IdOverlapWarning
+from phasegraph.retrieval.notices import FirstAnswers
+from phasegraph.retrieval.once import Once
 from phasegraph.retrieval.reading import HitReader
 from phasegraph.retrieval.source_config import check_no_exact_match
 from phasegraph.retrieval.source_spec import HitFields
@@ -65,7 +65,7 @@ class ListFuser:
         self.pipeline, self._fields, self._access = pipeline, dict(fields or {}), access
         self._hits, self._unpack, self._reader_of, self._ranking_of = hits, unpack, reader_of, ranking_of
         self._readers: dict[str, HitReader] = {}
-        self._watch = FirstAnswers()
+        self._watch, self._shared_ids = FirstAnswers(), Once()
 
     def decide(self, lists: Mapping[str, Any], query: str | None = None) -> Answer:
         """Fuse the lists, and return the result with its hits; priors and the confidence may need the `query`."""
@@ -79,14 +79,9 @@ class ListFuser:
             check_query(query, LONGEST_QUERY)
         notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
         found = [self._read(name, lists[name], noted) for name, noted in notes.items()]
-        rankings, replaced = IdOverlapWarning().replace_shared_ids(found, access.text)
-        rankings, joined = join_by_text(rankings, access.text)
-        for name, lines in joined_notes(replaced, joined).items():
-            notes[name] += lines
-        reports = with_notes([SourceReport.of(one) for one in rankings], notes)
-        context = access.context(query or "")
-        if needs_words(pipeline, rankings):
-            context = replace(context, words=access.words(query or "", rankings))
+        rankings, joined = join_hits(found, access.text, self._shared_ids)
+        reports = with_notes([SourceReport.of(one) for one in rankings], joined_notes(notes, joined))
+        context = access.context(query or "", rankings if needs_words(pipeline, rankings) else None)
         if pipeline.accept is not None:
             self._watch.see(pipeline.accept, rankings)
         result = pipeline.decide(rankings, context, reports=reports)

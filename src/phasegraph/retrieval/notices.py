@@ -13,7 +13,7 @@ from phasegraph.fusion.decide import Shortlist
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 from phasegraph.retrieval.identity import text_id
-from phasegraph.retrieval.joining import renamed
+from phasegraph.retrieval.once import Once
 from phasegraph.retrieval.payloads import Payloads
 from phasegraph.sources.workers import Late
 
@@ -62,7 +62,7 @@ class FirstAnswers:
 _NO_WEIGHT = 0.06  # adaptive weights give every source except the graph walk at least .05
 
 
-class SharedIdWarning:
+class LostWeightWarning:
     """A check that warns if a source loses nearly all weight because it shares no ids with other sources.
 
     It warns once after three consecutive answers in which the source has nearly no weight. It warns again when the
@@ -71,8 +71,7 @@ class SharedIdWarning:
     Examples
     --------
     >>> from phasegraph import FusionPipeline
-    >>> FusionPipeline().decide([Ranking("v", ["a"], [0.1])]).weights.tolist()  # a single source has all weight
-    [1.0]
+    >>> LostWeightWarning().see(FusionPipeline().decide([Ranking("v", ["a"], [0.1])]))  # a single source has all weight
     """
 
     __slots__ = ("_in_a_row",)
@@ -118,43 +117,10 @@ class IdOverlapWarning:
     >>> IdOverlapWarning().see([Ranking("v", ["a"], [0.1]), Ranking("w", ["a"], [0.1])], str)
     """
 
-    __slots__ = ("_apart", "_warned")
+    __slots__ = ("_apart",)
 
     def __init__(self) -> None:
         self._apart: dict[tuple[str, str], int | None] = {}
-        self._warned: set[str] = set()
-
-    def replace_shared_ids(
-        self, rankings: Sequence[Ranking], text: Callable[[Any], str]
-    ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
-        """Replace ids that were read from metadata if another source uses the same id for a different text.
-
-        Such a hit gets an id made from its text, which ``text(hit)`` returns. Return the rankings in the same order,
-        and notes by source name. Warn once for each source.
-        """
-        held = [one.payloads if isinstance(one.payloads, Payloads) else None for one in rankings]
-        if len(rankings) < 2 or not any([one is not None and one.derived for one in held]):
-            return tuple(rankings), {}
-        out, notes = [], {}
-        for row, (ranking, own) in enumerate(zip(rankings, held, strict=True)):
-            taken: dict[str, str] = {}
-            for identifier in sorted(own.derived) if own is not None else ():
-                others = (one.get(identifier) for place, one in enumerate(held) if place != row and one is not None)
-                mine = text(own.get(identifier)) if own is not None and own.get(identifier) is not None else ""
-                if mine and any(_differ(mine, text(hit)) for hit in others if hit is not None):
-                    taken[identifier] = text_id(mine)
-            if taken:
-                ranking = renamed(ranking, taken)
-                said = (
-                    f"{len(taken)} ids read from metadata name different texts in other sources: these hits got ids "
-                    "made from their texts"
-                )
-                notes[ranking.source] = [said]
-                if ranking.source not in self._warned:
-                    self._warned.add(ranking.source)
-                    warn(f"source {ranking.source!r}: {said} ({next(iter(taken))!r}); give each passage its own id")
-            out.append(ranking)
-        return tuple(out), notes
 
     def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
         """Check whether each pair of rankings of a query shares an id; warn about sources that never share an id.
@@ -187,11 +153,6 @@ class IdOverlapWarning:
                     )
 
 
-def _differ(one: str, other: str) -> bool:
-    """Return True if both texts are non-empty and different after normalization of white space and Unicode."""
-    return bool(one and other) and one != other and text_id(one) != text_id(other)
-
-
 def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple[str, str] | None:
     """Return an id of `other` and an id of `one` that have the same text; None if the rankings share no text."""
     if not isinstance(one.payloads, Payloads) or not isinstance(other.payloads, Payloads):
@@ -211,17 +172,16 @@ class GroupKeyWarning:
     >>> GroupKeyWarning().see(make_shortlist(FusionPipeline(), [Ranking("v", ["a"], [0.1])]))
     """
 
-    __slots__ = ("_said",)
+    __slots__ = ("_once",)
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._once = Once()
 
     def see(self, shortlist: Shortlist) -> None:
         """Check the candidates of a query, and warn if none of them has the key of `group_by`."""
-        group_by, lines = shortlist.pipeline.group_by, shortlist.adjusted.warnings
-        if group_by is not None and lines and group_by.key not in self._said:
-            self._said.add(group_by.key)
-            warn("; ".join(lines))
+        group_by, said = shortlist.pipeline.group_by, shortlist.adjusted.group_warning
+        if group_by is not None and said:
+            self._once.warn(said, key=group_by.key)
 
 
 _MOST_STEPS = 256
@@ -283,10 +243,14 @@ class DeadlineGuard:
 
 @dataclass(slots=True)
 class Notices:
-    """All checks of a retriever that warn once, for example for each pair of sources, and not in every call."""
+    """The checks of a retriever's answers that warn once, for example for each pair of sources, and not in every call.
+
+    `shared_ids` are the warnings about ids that name different texts in several sources.
+    """
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
+    shared_ids: Once = field(default_factory=Once)
     id_overlap: IdOverlapWarning = field(default_factory=IdOverlapWarning)
-    shared_ids: SharedIdWarning = field(default_factory=SharedIdWarning)
+    lost_weight: LostWeightWarning = field(default_factory=LostWeightWarning)
     group_key: GroupKeyWarning = field(default_factory=GroupKeyWarning)
     guard: DeadlineGuard = field(default_factory=DeadlineGuard)

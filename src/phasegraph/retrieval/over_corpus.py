@@ -198,7 +198,7 @@ class FusedPassages(KeptPassages):
         cls._framework.check_model(model)
         if Path(path).is_file():
             raise IntegrityError(
-                f"{Path(path).name!r} is a file, and not the folder of a retriever. If save() wrote the file, it "
+                f"{str(path)!r} is a file, and not the folder of a retriever. If save() wrote the file, it "
                 "contains only a fitted pipeline: give it as pipeline= when you create a retriever, or call "
                 "load_pipeline()"
             )
@@ -250,7 +250,7 @@ class FusedPassages(KeptPassages):
         for name in names:
             made._by_name[name].deletions.belong_to_retriever(warned)
         if store is not None:
-            made._by_name["graph"].additions = Additions(["vector"])
+            made._by_name["graph"].additions = Additions("vector")
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -286,18 +286,18 @@ class FusedPassages(KeptPassages):
 
         place, corpus = Path(path), self._corpus
         if corpus is None or place.is_file() or (place.suffix == ".json" and not place.is_dir()):
-            is_clear = place.exists() or place.suffix != ""
+            names_a_file = place.exists() or place.suffix != ""
             self._save_pipeline(place)
-            if not is_clear:
+            if not names_a_file:
                 warn(_PIPELINE_ONLY.format(name=place.name, place="sources"))
             return
-        corpus = self._changing()
+        corpus = self._own_corpus()
         if corpus.is_in(place):
             self._save_pipeline(place)
             return
         if (place / STATE).is_file():
             raise InvalidInputError(
-                f"{place.name!r} already contains a saved retriever, whose passages may differ: choose a new or empty "
+                f"{str(place)!r} already contains a saved retriever, whose passages may differ: choose a new or empty "
                 "folder, or a path that ends in .json to write only the pipeline"
             )
         store = corpus.state.store
@@ -348,7 +348,7 @@ class GraphPassages(KeptPassages):
 
         The tokenizer must be given by name, because a function cannot be stored.
         """
-        self._changing().save(path, self._folder_settings(vectors=False), self._uncounted)
+        self._own_corpus().save(path, self._folder_settings(vectors=False), self._uncounted)
 
     @classmethod
     @known_arguments

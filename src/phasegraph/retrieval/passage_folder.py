@@ -16,7 +16,7 @@ from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.corpus.chroma import open_folder
 from phasegraph.graph.corpus.corpus import Corpus
-from phasegraph.graph.corpus.folder import CORE, check_new
+from phasegraph.graph.corpus.folder import CORE, Folder, check_new
 from phasegraph.graph.corpus.passage_input import check_passages, check_source_key
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.model.building import passage_field
@@ -161,7 +161,14 @@ class PassageFolder(KeptPassages):
         return cls.open(path, model, checks=False)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], model: EmbeddingModel | None = None, *, checks: bool = True) -> Self:
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        model: EmbeddingModel | None = None,
+        *,
+        checks: bool = True,
+        own: bool = False,
+    ) -> Self:
         """Open a folder of passages, including a folder that a framework's retriever created.
 
         Parameters
@@ -172,14 +179,18 @@ class PassageFolder(KeptPassages):
             The model that embedded the passages. It is needed to add passages to a folder with vectors.
         checks : bool, default True
             Check that `model` is the model that embedded the passages.
+        own : bool, default False
+            Refuse a folder that a framework's retriever created, because passages can only be deleted from it.
 
         Raises
         ------
         IntegrityError
             If the folder is damaged, has another format, or was written by a newer version.
         InvalidInputError
-            If the passages were embedded by another model.
+            If the passages were embedded by another model. With `own`, if a framework's retriever created the folder.
         """
+        if own:
+            _check_own(Folder(path).settings, f"{path}: ")
         return cls(open_folder(path, None, model, vectors=None, checks=checks), model)
 
     @property
@@ -201,7 +212,7 @@ class PassageFolder(KeptPassages):
         progress: bool = True,
     ) -> SyncCounts:
         """Run :meth:`sync` with ``full=True``, but do not delete a document for which ``stays(name)`` is True."""
-        self._check_own()
+        _check_own(self._corpus.settings)
         return self._synced(
             self._contents(passages), full=True, allow_empty=allow_empty, stays=stays, progress=progress
         )
@@ -211,24 +222,26 @@ class PassageFolder(KeptPassages):
 
         After an interruption, a second call continues at the passage where the first call stopped.
         """
-        self._check_own()
+        _check_own(self._corpus.settings)
         self._reembed(model, progress)
-
-    def _check_own(self) -> None:
-        made_for = self._corpus.settings.get("framework")
-        if made_for != PASSAGES.name:
-            raise InvalidInputError(
-                f"the folder was created by a retriever of {made_for}, which embeds passages differently: open it with "
-                "that retriever to add or embed passages"
-            )
 
     def _contents(self, documents: Iterable[Any]) -> Iterator[Content]:
         listed = [_plain(one) for one in check_rows("documents", documents)]
         return (Content(None, one["text"], one["metadata"], one["metadata"], one) for one in listed)
 
     def _passages(self, items: Sequence[Any]) -> list[dict[str, Any]]:
-        self._check_own()
+        _check_own(self._corpus.settings)
         return list(items)
+
+
+def _check_own(settings: Mapping[str, object], where: str = "") -> None:
+    """Raise InvalidInputError if `settings` belong to a folder that a framework's retriever created."""
+    made_for = settings.get("framework")
+    if made_for != PASSAGES.name:
+        raise InvalidInputError(
+            f"{where}the folder was created by a retriever of {made_for}, which embeds passages differently: open it "
+            "with that retriever to add or embed passages"
+        )
 
 
 def _plain(passage: Any) -> dict[str, Any]:

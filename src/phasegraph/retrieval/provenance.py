@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from phasegraph.errors import warn
-from phasegraph.ranking import Ranking
+from phasegraph.ranking import Ranking, standing
 from phasegraph.result import Result
 from phasegraph.retrieval.answer import SelectedHit
+from phasegraph.retrieval.once import Once
 
 _DEEPEST = 16
 
@@ -112,27 +113,11 @@ def _parts(
     The keys are ``rank`` and ``raw`` (None if the source did not return the result), ``calibrated``, ``weight`` and
     ``contribution``. `calibrated` and `contributed` have a number for each result.
     """
-    scores = ranking.scores.item
-    raw = scores if ranking.raw is None else ranking.raw.item
-    last = len(ranking) - 1
     out: list[dict[str, float | None]] = []
-    for hit, value, part in zip(map(ranking.row_of, ids), calibrated, contributed, strict=True):
-        rank = given = None
-        if hit is not None:
-            rank = hit + 1.0
-            score, given = scores(hit), raw(hit)
-            if (hit and scores(hit - 1) == score) or (hit < last and scores(hit + 1) == score):
-                rank = _shared_rank(ranking, score)
-            if given != given:
-                given = None
-        out.append({"rank": rank, "raw": given, "calibrated": value, "weight": weight, "contribution": part})
+    for identifier, value, part in zip(ids, calibrated, contributed, strict=True):
+        rank, raw, _ = standing(ranking, identifier)
+        out.append({"rank": rank, "raw": raw, "calibrated": value, "weight": weight, "contribution": part})
     return out
-
-
-def _shared_rank(ranking: Ranking, score: float) -> float:
-    """Return the mean rank, counted from 1, of all hits of the ranking with this score."""
-    rising = -ranking.scores
-    return float(rising.searchsorted(-score, "left") + rising.searchsorted(-score, "right") + 1) / 2.0
 
 
 class EvidenceBlock(dict[str, object]):
@@ -172,15 +157,15 @@ def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
     return True
 
 
-def lacks_score(key: str, metadata: Mapping[str, object], warned: set[str] | None) -> bool:
-    """Return True if a document has no value under the `score_key`; otherwise warn if `key` is not yet in `warned`."""
+def lacks_score(key: str, metadata: Mapping[str, object], once: Once | None) -> bool:
+    """Return True if a document has no value under the `score_key`; otherwise, `once` warns of it."""
     if key not in metadata:
         return True
-    if warned is not None and key not in warned:
-        warned.add(key)
-        warn(
+    if once is not None:
+        once.warn(
             f"passages already use the metadata key {key!r}: its value is unchanged, and no score is added; choose "
-            "another score_key="
+            "another score_key=",
+            key=key,
         )
     return False
 
@@ -195,6 +180,19 @@ def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[Evidenc
         for name, evidence in hit.evidence.items():
             block["sources"][name]["evidence"] = plain_evidence(evidence)
     return [EvidenceBlock(block) for block in blocks]
+
+
+def walk_block(ranking: Ranking, row: int) -> EvidenceBlock:
+    """Return the evidence of the hit in a row of a graph's ranking: its score, its rank, and the evidence of the walk.
+
+    The evidence of a source that is not a graph walk is under the key ``evidence``.
+
+    >>> dict(walk_block(Ranking("graph", ["a"], [0.5], payloads={"a": {"by": "name"}}), 0))
+    {'score': 0.5, 'rank': 1, 'by': 'name'}
+    """
+    found = plain_evidence(ranking.payloads.get(ranking.ids[row]))
+    said = found if isinstance(found, dict) else {"evidence": found}
+    return EvidenceBlock({"score": ranking.scores.item(row), "rank": row + 1, **said})
 
 
 def plain_evidence(evidence: Any) -> object:

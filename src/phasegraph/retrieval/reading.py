@@ -15,11 +15,12 @@ from phasegraph._support.numbers import as_floats
 from phasegraph._support.shared import go_on
 from phasegraph._support.validation import nearest_key
 from phasegraph.candidates import cap_ranking
-from phasegraph.errors import InvalidTypeError, warn
+from phasegraph.errors import InvalidTypeError
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.directions import Direction, _note
 from phasegraph.retrieval.identity import Identities
+from phasegraph.retrieval.once import Once
 from phasegraph.retrieval.payloads import Payloads, hits_of
 from phasegraph.retrieval.source_spec import FieldOf, HitFields
 from phasegraph.sources.protocol import MalformedAnswerError
@@ -48,8 +49,7 @@ class HitReader:
     text: Callable[[Any], str]
     direction: Direction = field(init=False)
     identities: Identities = field(init=False)
-    _absent: set[str] = field(init=False, default_factory=set, repr=False, compare=False)
-    """The fields of :class:`HitFields` about which a warning said that no hit has the declared metadata key."""
+    _once: Once = field(init=False, default_factory=Once, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", Direction(self.fields.higher_is_better, self.known, self.name))
@@ -109,13 +109,13 @@ class HitReader:
         `name` is the name of the field, and `where` its declaration.
         """
         found = [self._field(where, hit) for hit in hits]
-        if isinstance(where, str) and hits and name not in self._absent and all(one is None for one in found):
+        if isinstance(where, str) and hits and name not in self._once and all(one is None for one in found):
             rows = [self.metadata(hit) for hit in hits]
             if not any(where in row for row in rows):
-                self._absent.add(name)
-                warn(
+                self._once.warn(
                     f"source {self.name!r}: no hit has the metadata key {where!r} of HitFields({name}={where!r}); "
-                    f"{nearest_key(where, rows)}"
+                    f"{nearest_key(where, rows)}",
+                    key=name,
                 )
         return found
 
@@ -132,21 +132,21 @@ class HitReader:
         notes: list[str],
         *,
         order: Sequence[object] | None = None,
-        told: tuple[bool, str] | None = None,
+        stated: tuple[bool, str] | None = None,
         ordered: bool = True,
     ) -> Ranking:
         """Convert n hits to a ranking, and add a note to `notes` for each repaired problem.
 
         Without scores, only the order of the hits counts. If `ordered` is False, the order has no meaning, and all hits
         get the same rank. Hits beyond `limit` are dropped, with a note. The direction of the scores is the declared
-        direction. Without a declaration, it is the direction in `told`, a pair (True if higher is better, note).
-        Without `told`, it is inferred from the values in `order`, or from the scores.
+        direction. Without a declaration, it is the direction in `stated`, a pair (True if higher is better, note).
+        Without `stated`, it is inferred from the values in `order`, or from the scores.
         """
         scores, joined = self._known_scores(scores, notes, len(ids)) if ordered else None, order is not None
         higher: bool | None = True
         if scores is not None:
-            if told is not None and self.direction.stated is None:
-                higher, note = told
+            if stated is not None and self.direction.stated is None:
+                higher, note = stated
             else:
                 higher, note = self.direction.of(scores if order is None else order)
             if note and ids:
@@ -335,5 +335,7 @@ def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
         return [{"id": str(name), "score": value} for name, value in answer.items()]
     if isinstance(answer, bytes | Mapping) or not isinstance(answer, Iterable):
         said = f"a dict of {list(answer)!r:.50}" if isinstance(answer, Mapping) else type(answer).__name__
+        if inspect.iscoroutine(answer):
+            answer.close()  # otherwise Python warns that it was never awaited
         raise MalformedAnswerError(f"a retriever must return a list of {hits}, {EXPECTED}; got {said}")
     return drained(answer)

@@ -42,7 +42,7 @@ class RoutedSearch:
         """
         if self.routing.reads_ranking:
             return (yield from self._ask_after_first_source())
-        routed = yield from self._choose(self.query)
+        routed = yield from self._choose()
         gathered: Gathered = yield Ask(self.gatherer, self._chosen(routed), self.query)
         return _with_early_reports(gathered, ()), routed
 
@@ -65,7 +65,7 @@ class RoutedSearch:
                 return (yield Ask(self.gatherer, sources, self.query)), None
             finally:
                 early.give_up()
-        routed = yield from self._choose(self.query, ranking)
+        routed = yield from self._choose(ranking)
         chosen = dict(self._chosen(routed))
         for answer in answered.rankings:
             if answer.source in chosen:  # do not search this source again
@@ -73,9 +73,9 @@ class RoutedSearch:
         gathered = yield Ask(self.gatherer, chosen, self.query)
         return _with_early_reports(gathered, answered.reports), routed
 
-    def _choose(self, query: str, ranking: Ranking | None = None) -> Flow[Routed | None]:
+    def _choose(self, ranking: Ranking | None = None) -> Flow[Routed | None]:
         """Run the router and report it; return the weight of each source that it chose, or None if it failed."""
-        arguments = [query] if ranking is None else [query, ranking]
+        arguments = [self.query] if ranking is None else [self.query, ranking]
         tried: Tried = yield RunStep(self.routing.step, arguments, self._read, HALF)
         routed: Routed | None = tried.value
         detail = {} if routed is None else {"weights": dict(routed)}

@@ -18,6 +18,7 @@ from phasegraph.result import Result
 from phasegraph.retrieval.driver import Sources
 from phasegraph.retrieval.engine import FusionEngine
 from phasegraph.retrieval.fitting import calibration_queries
+from phasegraph.retrieval.once import Once
 from phasegraph.retrieval.source_config import PIPELINE, read_pipeline
 
 
@@ -146,13 +147,13 @@ class ResultCallback:
     ['a result']
     """
 
-    __slots__ = ("_function", "_warned")
+    __slots__ = ("_function", "_once")
 
     def __init__(self, function: Callable[[Result], Any] | None) -> None:
         if function is not None and not callable(function):
             raise InvalidTypeError(f"on_result must be a function or None; got {function!r}")
         self._function = function
-        self._warned = False
+        self._once = Once()
 
     @property
     def is_set(self) -> bool:
@@ -171,12 +172,10 @@ class ResultCallback:
         if inspect.isawaitable(pending):
             if inspect.iscoroutine(pending):
                 pending.close()
-            if not self._warned:
-                self._warned = True
-                warn(
-                    "on_result is a coroutine function, which a synchronous call cannot await, so it was not run: give "
-                    "a plain function, or use the asynchronous methods of the retriever"
-                )
+            self._once.warn(
+                "on_result is a coroutine function, which a synchronous call cannot await, so it was not run: give "
+                "a plain function, or use the asynchronous methods of the retriever"
+            )
 
     async def anotify(self, result: Result) -> None:
         """Call the callback with a result, and await the return value if it is awaitable."""

@@ -10,6 +10,7 @@ import typer
 from phasegraph._support.text import counted
 from phasegraph.apps.cli.documents import opened_folder
 from phasegraph.apps.cli.output import console, only_with
+from phasegraph.apps.cli.syncing import FILES
 
 
 def run(folder: Path, where: list[str], yes: bool) -> None:
@@ -24,4 +25,6 @@ def run(folder: Path, where: list[str], yes: bool) -> None:
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {len(ids)} of {counted(len(found.corpus), 'passage')}?", abort=True, err=True)
     to.print(f"{counted(found.delete(ids), 'passage')} deleted, {len(found.corpus)} left: {folder}")
+    if files := found.corpus.settings.get(FILES):
+        to.print(f"the next sync of {files} adds them again, unless you also remove them there")
     found.corpus.settle()

@@ -35,15 +35,18 @@ def run(folder: Path, near_duplicates: float | None, json_to: str | None) -> Non
         to.print(f"{counted(unnamed, 'passage')} without a document name")
 
 
-def opened_folder(folder: Path) -> PassageFolder:
-    """Open the folder of a retriever or of ``phasegraph index --sync``; raise InvalidInputError for other folders."""
+def opened_folder(folder: Path, *, own: bool = False) -> PassageFolder:
+    """Open the folder of a retriever or of ``phasegraph index --sync``; raise InvalidInputError for other folders.
+
+    With `own`, also raise it for the folder of a retriever.
+    """
     check_synced(folder, Path("FILES"))
     if not (folder / STATE).is_file():
         raise InvalidInputError(
             f"{folder}: neither a retriever nor phasegraph index --sync wrote this folder, because it has no file "
             f"{STATE}: check the path"
         )
-    return PassageFolder.open(folder)
+    return PassageFolder.open(folder, own=own)
 
 
 def check_synced(folder: Path, files: Path) -> None:

@@ -65,7 +65,7 @@ BESIDE_RETRIEVERS = ("folder", "retriever", "corpus", "id_key", "measures", "jso
 MRR = Measure("MRR", 10)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SystemOptions:
     """The options of ``phasegraph evaluate`` under the heading "Systems": the systems and how they search."""
 
@@ -95,7 +95,7 @@ class RetrieverOptions:
     id_key: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureOptions:
     """The options under the heading "Measures": the measures, and the queries and passages that they read."""
 
@@ -332,7 +332,9 @@ def evaluate_retrievers(
     check_outputs(json=json_to, rows=rows_to)
     given = {name: load_object(name, "--retriever") for name in dict.fromkeys(names)}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*none of the .* ids it returned", category=PhasegraphWarning)
+        warnings.filterwarnings(
+            "ignore", message=r".*: none of the \d+ returned ids is judged", category=PhasegraphWarning
+        )
         found = measure_retrievers(given, judged, corpus=corpus, measures=further, id_key=id_key, progress=progress)
     to = write_json(found.to_dict(), json_to)
     if rows_to is not None:

@@ -13,7 +13,6 @@ from phasegraph.apps.cli.naming import say_old_name
 from phasegraph.apps.cli.output import check_named, check_outputs, console, names_in
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
-from phasegraph.fusion.decide import with_prior
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.source_config import check_no_exact_match
@@ -42,7 +41,7 @@ def run(runs: list[Path], out: Path, rule: str, weights: str, pipeline: Path | N
     said: list[str] = []
     for query in queries:
         found = chosen.decide([run.rankings[query] for run in read if query in run.rankings], k=k)
-        fused[query] = Ranking(name, found.ids, with_prior(found.fused, found.priors))
+        fused[query] = Ranking(name, found.ids, found.fused)
         said += found.warnings[:1]
     write_run(Run(name, fused), out)
     to = console()

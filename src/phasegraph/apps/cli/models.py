@@ -44,7 +44,9 @@ def opened_for_questions(
 
 
 def check_model_of(folder: Path, model: object) -> None:
-    """Raise InvalidInputError if an embedding model differs from the recorded model of a folder."""
+    """Raise InvalidInputError if an embedding model, or an instance of its class, differs from a folder's model."""
+    from phasegraph.distributed.shards import made_here
+
     index, made_by = opened_with_model(folder)
     if isinstance(index, GraphIndex):
-        check_question_model(index, made_by, _for_passages(model), repr(folder.name))
+        check_question_model(index, made_by, _for_passages(made_here(model)), repr(folder.name))

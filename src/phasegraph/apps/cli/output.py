@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import webbrowser
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from importlib import import_module
 from itertools import accumulate
@@ -202,16 +202,23 @@ def check_outputs(**options: str | Path | None) -> None:
             raise InvalidInputError(f"--{name}: the folder of {target} must be writable; {parent} is not writable")
 
 
-def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -> None:
-    """Raise BadParameter if the user gave a parameter that has no effect together with `option`.
+def check_heeded(context: typer.Context, with_option: str, heeded: Collection[str]) -> None:
+    """Raise BadParameter if the user gave a parameter that has no effect together with the option `with_option`.
 
     `heeded` contains the names of the parameters that have an effect.
     """
+    for name, option in given_options(context):
+        if name not in heeded:
+            raise typer.BadParameter(f"{option} must be left out with {with_option}")
+
+
+def given_options(context: typer.Context) -> Iterator[tuple[str, str]]:
+    """Yield the name and the option, such as ``k`` and ``--k``, of each parameter that the user gave."""
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
-        if name not in heeded and source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(f"{parameter.opts[0]} must be left out with {option}")
+        if source is not None and source.name == "COMMANDLINE":
+            yield name, parameter.opts[0]
 
 
 def command_of(context: typer.Context) -> str:
@@ -294,7 +301,7 @@ def load_object(text: str, option: str) -> object:
 def load_model(text: str | None) -> object | None:
     """Load an embedding model by its name (:data:`~phasegraph.embedding.EMBEDDERS`) or from ``module:object``.
 
-    Return None if `text` is None. Raise BadParameter if there is no such model.
+    Return None if `text` is None. Raise BadParameter if there is no such model, or if the object is a class.
     """
     if text is None:
         return None
@@ -304,7 +311,12 @@ def load_model(text: str | None) -> object | None:
     if ":" not in text:
         like = did_you_mean(text, EMBEDDERS)
         raise typer.BadParameter(f"--embedder must be {', '.join(EMBEDDERS)} or MODULE:OBJECT; got {text!r}{like}")
-    return load_object(text, "--embedder")
+    model = load_object(text, "--embedder")
+    if isinstance(model, type):
+        raise typer.BadParameter(
+            f"--embedder: {text} is a class: name an instance or a function, such as {text.partition(':')[0]}:model"
+        )
+    return model
 
 
 def embed_with(model: object) -> Embed | None:

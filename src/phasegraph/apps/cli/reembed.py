@@ -14,7 +14,7 @@ from phasegraph.errors import InvalidInputError
 
 def run(folder: Path, embedder: str) -> None:
     """Run ``phasegraph reembed``; the parameters are the options of the command."""
-    found, model = opened_folder(folder), model_named(embedder)
+    found, model = opened_folder(folder, own=True), model_named(embedder)
     if model is None:
         raise InvalidInputError(f"--embedder must name a model, such as minilm; got {embedder!r}")
     if not found.corpus.settings.get("vectors"):

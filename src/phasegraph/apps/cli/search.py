@@ -144,7 +144,8 @@ def run(folder: Path, question: str, k: int, embedder: str | None, group_by: str
         "passages": passages,
     }
     to = write_json(state, json_to)
-    show(result, passages, question, to)
+    lacking = "the folder has none" if graph_in(index).embeddings is None else "they need --embedder"
+    show(result, passages, question, to, lacking)
     if k > DEFAULT_LIMIT:
         to.print(f"  each source returns at most {DEFAULT_LIMIT} hits: --k {k} gives {len(passages)} passages")
     if embed is None and graph_in(index).embeddings is not None:
@@ -152,13 +153,15 @@ def run(folder: Path, question: str, k: int, embedder: str | None, group_by: str
         to.print(f"  searched by names and words only: --embedder also uses the embeddings of the index{named}")
 
 
-def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console) -> None:
+def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console, lacking: str) -> None:
     """Print an answer; words of the question are highlighted on a terminal, and set between asterisks elsewhere.
 
-    `passages` are the passages of `result`, each with the snippet to print and the positions of the words.
+    `passages` are the passages of `result`, each with the snippet to print and the positions of the words. `lacking` is
+    the reason for a search without vectors.
     """
     to.print(Text(legible(question), style="bold"))
-    to.print(f"  confidence {result.confidence_evidence.summary}")
+    confidence = result.confidence_evidence.summary.replace("no source is named 'vector'", lacking)
+    to.print(f"  confidence {confidence}")
     for line in result.warnings:
         to.print(f"  warning: {line}")
     if not passages:

@@ -75,7 +75,7 @@ class FileSync:
         """Open the folder, and check that it fits the options; None if there is no folder yet."""
         if not (self.out / STATE).is_file():
             return None
-        folder = PassageFolder.open(self.out, self._model)
+        folder = PassageFolder.open(self.out, self._model, own=True)
         settings = folder.corpus.settings
         known = str(settings.get(FILES, self._files))
         same = known == self._files or Path(known).resolve() == self._reader.root.resolve()
@@ -117,7 +117,7 @@ class FileSync:
             return f"{counted(len(passages), 'passage')} of {counted(len(self._folder.documents()), 'document')} added"
         stays = _unreadable(found)
         self._check_known(self._folder, passages, stays)
-        self._folder.corpus.note({FILES: self._files})  # before the changes: an error then leaves them undone
+        self._folder.corpus.store_settings({FILES: self._files})  # before the changes: an error then leaves them undone
         return str(self._folder.sync_files(passages, stays=stays, allow_empty=self._allow_empty))
 
     def _check_known(
@@ -163,12 +163,13 @@ class FileSync:
         """Update the folder now and whenever files change, until Ctrl-C.
 
         The function `told` receives a sentence about each sync. The function `failed` receives the reason of a failed
-        sync, which is retried later. Ctrl-C during a sync raises KeyboardInterrupt.
+        sync, which is retried later. If the retries fail for the same reason, `failed` is not called again; after a
+        change of a file, it receives a short sentence. Ctrl-C during a sync raises KeyboardInterrupt.
 
         A shell script starts background processes with Ctrl-C ignored, and Python loses a KeyboardInterrupt in a
         finalizer. Therefore, a handler of the signal sets an event, which ends the loop in both cases.
         """
-        due, waited, syncing, stop = True, RETRY, False, Event()
+        due, waited, syncing, stop, reason = True, RETRY, False, Event(), ""
 
         def interrupt(*_: object) -> None:
             stop.set()
@@ -185,10 +186,13 @@ class FileSync:
                 try:
                     said = self.sync()
                 except (PhasegraphError, OSError) as error:
-                    syncing = False
-                    failed(str(error))
+                    syncing, last, reason = False, reason, str(error)
+                    if reason != last:
+                        failed(reason)
+                    elif changed:
+                        failed("the sync failed again for the same reason")
                 else:
-                    due = syncing = False
+                    due, syncing, reason = False, False, ""
                     told(said)
         finally:
             signal.signal(signal.SIGINT, before)

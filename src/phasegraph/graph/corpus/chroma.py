@@ -201,15 +201,15 @@ def open_folder(
     if framework is not None and settings.get("framework") != framework:
         made_for = settings.get("framework")
         raise InvalidInputError(
-            f"{folder.path.name!r} was written by phasegraph index --sync, not by a retriever for {framework}: open it "
+            f"{str(folder.path)!r} was written by phasegraph index --sync, not by a retriever for {framework}: open it "
             "with phasegraph search or serve, or build a retriever from your documents, with path= and a new folder"
             if made_for == CORE
-            else f"{folder.path.name!r} was made for {made_for}, not for {framework}; open it with the retriever for "
+            else f"{str(folder.path)!r} was made for {made_for}, not for {framework}; open it with the retriever for "
             f"{made_for}"
         )
     if vectors and not settings.get("vectors"):
         raise InvalidInputError(
-            f"{folder.path.name!r} was saved by an EntityGraphRetriever and has no vectors; load it with "
+            f"{str(folder.path)!r} was saved by an EntityGraphRetriever and has no vectors; load it with "
             "EntityGraphRetriever.load"
         )
     if vector_store is not None:

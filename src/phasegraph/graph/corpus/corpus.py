@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
@@ -20,21 +21,19 @@ from phasegraph._support.shared import fork_safe_lock, of_call
 from phasegraph._support.validation import check_choice, check_names, nearest_key
 from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError, warn
-from phasegraph.graph.corpus.change import Change, joined
+from phasegraph.graph.corpus.change import Change
 from phasegraph.graph.corpus.document_table import DocumentTable
 from phasegraph.graph.corpus.embedded import OF_FOLDER, OF_STORE, check_model
 from phasegraph.graph.corpus.folder import (
-    _MERGING,
-    _VECTORS_ID,
     CHANGING,
     NO_FILES,
     OPENING,
     VECTORS,
+    VECTORS_ID,
+    DoubtError,
     Folder,
-    _DoubtError,
-    _most_changed,
-    merge_apart,
 )
+from phasegraph.graph.corpus.merging import Merges
 from phasegraph.graph.corpus.passage_input import Keys, check_passages
 from phasegraph.graph.corpus.reembedding import Embed, VectorCheckpoint
 from phasegraph.graph.corpus.vector_stores import CHROMA, RenewableStore, VectorStore
@@ -131,10 +130,9 @@ class Corpus:
         self._said: set[str] = set()
         self.made_by = made_by if folder is None else ModelIdentity.from_json(folder.settings.get("model")) or made_by
         self._changing = fork_safe_lock()
-        self._merging, self._looking = Background("merge"), Background("look")
-        self._next_look = self._tried = 0.0
+        self._merges, self._looking = Merges(), Background("look")
+        self._next_look = 0.0
         self._refused: object = None
-        self._since: list[Change] | None = None
         self.state = CorpusState(index, self._walk(index, embedder), embedder, store)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -311,15 +309,13 @@ class Corpus:
             if folder is None:
                 self._follow(change, fresh)
                 self._become(fresh)
-                if self._since is not None:
-                    self._since.append(change)
-                self._merge_log()
+                self._merge_in_memory(change)
                 return
             folder.append(change)
             try:
                 self._follow(change, fresh)
             except BaseException as error:
-                folder.withdraw(change, doubtful=isinstance(error, _DoubtError))
+                folder.withdraw(change, doubtful=isinstance(error, DoubtError))
                 raise
             self._become(fresh)
             self._note(folder)
@@ -393,13 +389,14 @@ class Corpus:
                 raise StoreError(
                     "passages were added or deleted while all were embedded again; nothing was changed: try again"
                 )
-            settings: dict[str, object] = {"model": model.identity.to_json(), _VECTORS_ID: uuid.uuid4().hex}
+            settings: dict[str, object] = {"model": model.identity.to_json(), VECTORS_ID: uuid.uuid4().hex}
             if not len(vectors):  # no passage was embedded: the model embeds a word, to say how long its vectors are
                 vectors = np.empty((0, np.size(model("passage"))))
             change = Change((), (), np.asarray(vectors, dtype=np.float32), settings, True)
             fresh = change.made_in(state.index)
             if folder is None:
                 self._take(fresh, model, None)
+                self._merge_in_memory(change)
                 return
             old, store = state.store, None
             if isinstance(old, RenewableStore):
@@ -425,7 +422,7 @@ class Corpus:
         self.made_by, self._checked = model.identity, True
         self.state = CorpusState(fresh, self._walk(fresh, model), model, store, self.state.version + 1)
 
-    def note(self, settings: Mapping[str, object]) -> None:
+    def store_settings(self, settings: Mapping[str, object]) -> None:
         """Store settings in the corpus's folder, unless it already contains them."""
         if settings.items() <= self.settings.items():
             return
@@ -445,9 +442,7 @@ class Corpus:
                 cause=error,
             )
             return
-        if folder.pending > max(_most_changed(self.index), self._tried):
-            upto = folder.last
-            self._merging.start(lambda: self._merge(folder, upto))
+        self._merges.in_folder(folder, self.index, self.refresh)
 
     def _become(self, index: GraphIndex, *, merged: bool = False) -> None:
         state = self.state
@@ -455,52 +450,9 @@ class Corpus:
             state, index=index, graph=self._walk(index, state.embedder), version=state.version + (not merged)
         )
 
-    def _merge(self, folder: Folder, upto: int) -> None:
-        """Merge the folder's changes up to number `upto` into its index, in another process; load the merged index.
-
-        Warns if the merge fails.
-        """
-        try:
-            with folder.held(name=_MERGING):  # fails if another process is merging this folder
-                pass
-        except StoreError:
-            return
-        reason = merge_apart(folder.path, upto)
-        if reason:
-            self._tried = folder.pending + _most_changed(self.index)
-            warn(
-                f"{folder.path.name}: {folder.pending} changed passages could not be merged into the index: {reason}. "
-                "The changes stay in separate files, and searches include them. phasegraph tries again after "
-                f"{self._tried - folder.pending:.0f} more changed passages"
-            )
-            return
-        self._tried = 0.0
-        self.refresh()
-
-    def _merge_log(self) -> None:
-        """Start a thread that merges the change log into an in-memory index, if the log is long.
-
-        Every change processes the whole log, so a long log makes changes slow.
-        """
-        log = self.index.log
-        if log is None or self._since is not None:
-            return
-        if len(log.gone) + len(log.came) + len(log.again) > _most_changed(self.index):
-            index, self._since = self.index, []
-            if not self._merging.start(lambda: self._merge_in_memory(index)):
-                self._since = None
-
-    def _merge_in_memory(self, index: GraphIndex) -> None:
-        merged = None
-        try:
-            merged = index.compact()
-        finally:
-            with self._changing:
-                since, self._since = self._since or [], None
-                if merged is not None:
-                    for change in joined(since):
-                        merged = change.made_in(merged)
-                    self._become(merged, merged=True)
+    def _merge_in_memory(self, change: Change) -> None:
+        """Merge the change log of an index in memory if the log is long; `change` is the last change."""
+        self._merges.in_memory(change, self.index, self._changing, partial(self._become, merged=True))
 
     def refresh(self) -> bool:
         """Load changes and merges by other processes from the folder.
@@ -578,7 +530,7 @@ class Corpus:
     def settle(self, timeout: float | None = None) -> None:
         """Wait for background merges and refreshes to end, each for at most `timeout` seconds; None sets no limit."""
         self._looking.wait(timeout)
-        self._merging.wait(timeout)
+        self._merges.wait(timeout)
 
     def save(
         self,
@@ -624,7 +576,7 @@ class Corpus:
                 self._store.remove([one for one in came if one not in self.index.records])
                 self._write(self._store, self.index, change.removed)
             except BaseException as second:  # noqa: BLE001 - report the unknown state of the store after any error
-                raise _DoubtError(
+                raise DoubtError(
                     f"the vector store refused a change ({type(error).__name__}: {error}), and could not restore its "
                     f"old contents ({type(second).__name__}: {second}); "
                     + ("build the retriever again" if self._folder is None else "load the folder again")

@@ -19,11 +19,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from phasegraph._support.apart import run_apart
 from phasegraph._support.files import BUILDING, LOCK, make_folder, one_writer, sync_folder
 from phasegraph._support.serialization import MANIFEST, MISFITS, check_exists, read_document, write_document
 from phasegraph.embedding.identity import ModelIdentity
-from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphError, StoreError, warn
+from phasegraph.errors import IntegrityError, InvalidInputError, StoreError, warn
 from phasegraph.graph.corpus.change import VERSION, Change, joined
 from phasegraph.graph.corpus.document_table import DocumentTable
 from phasegraph.graph.corpus.vector_stores import CHROMA, STORE_KEY
@@ -36,28 +35,22 @@ STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
 CORE = "core"
 """The setting ``framework`` of a folder without a framework, which ``phasegraph index --sync`` writes."""
 NO_FILES: Mapping[str, Callable[[Path], object]] = MappingProxyType({})
-_FOLDER_ID, _VECTORS_ID = "folder_id", "vectors_id"
+_FOLDER_ID, VECTORS_ID = "folder_id", "vectors_id"
 """Keys of two random ids in the settings: the id of the folder, and the id of its vectors.
 
 The id of the vectors changes when all passages are embedded again.
 """
 _DOUBTFUL, _NUMBERED = "withdrawn-", re.compile(r"[0-9]{8,18}")
-_MERGING = ".merging"
+MERGE_LOCK = ".merging"
 """The lock file of a merge; only one process at a time merges the changes of a folder."""
-MOST_CHANGED = 0.05
-"""Number of changed passages, as a share of the corpus, above which the changes are merged into the index."""
-FEWEST_CHANGED, MOST_LOGGED = 1000, 10_000
-"""Lower and upper bound of the number of changed passages above which the changes are merged."""
 OPENING = 600.0
 """Seconds that opening a folder waits for the lock while another process changes the folder."""
 CHANGING = 10.0
 """Seconds that a change waits for the lock while another process changes the folder or replaces the index."""
-MERGING = 3600.0
-"""Seconds after which a merge is stopped; the changes then stay in separate files."""
 _MOST_LOADS = 1000
 
 
-class _DoubtError(StoreError):
+class DoubtError(StoreError):
     """An error in a vector store that leaves unknown whether the store contains a change."""
 
 
@@ -201,7 +194,7 @@ class Folder:
         """
         fresh = copy.copy(self)
         index, behind = fresh.load(known)
-        if fresh.settings.get(_VECTORS_ID) != self.settings.get(_VECTORS_ID) and embedder is not None:
+        if fresh.settings.get(VECTORS_ID) != self.settings.get(VECTORS_ID) and embedder is not None:
             made_by = ModelIdentity.from_json(fresh.settings.get("model"))
             raise StoreError(
                 f"{self.path.name}: its passages were embedded again with "
@@ -362,7 +355,7 @@ class Folder:
         Other processes can change the folder during a merge, except while the new index replaces the old index. Raises
         StoreError if another process is merging, or if the folder was replaced during the merge.
         """
-        with self.held(patience=0.0, name=_MERGING):
+        with self.held(patience=0.0, name=MERGE_LOCK):
             index, _ = self.load(upto=upto)
             if self.last > self._base():
                 table = DocumentTable.beside(self.path / INSIDE)
@@ -439,7 +432,7 @@ class Folder:
         if not (self.path / STATE).is_file():
             check_exists(self.path)
             names = {one.name for one in self.path.glob("*")}
-            if INSIDE in names and all(one == INSIDE or _is_passing(one) for one in names):
+            if INSIDE in names and all(one == INSIDE or _is_temporary(one) for one in names):
                 advice = "if the creation of the folder was interrupted, delete the folder"
             elif MANIFEST in names:
                 advice = (
@@ -448,7 +441,7 @@ class Folder:
                 )
             else:
                 advice = "check the path"
-            raise IntegrityError(f"{self.path.name!r} is not a folder of a retriever: it has no {STATE}; {advice}")
+            raise IntegrityError(f"{str(self.path)!r} is not a folder of a retriever: it has no {STATE}; {advice}")
         return read_document(self.path / STATE, KIND, VERSION)
 
     def _write_state(self, applied: int, settings: Mapping[str, object]) -> None:
@@ -470,11 +463,6 @@ class Folder:
             self._version = replace(self._version, state_id=state_id)
 
 
-def _most_changed(index: GraphIndex) -> float:
-    """Return the number of changed passages above which the changes are merged into the index."""
-    return min(max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)), MOST_LOGGED)
-
-
 @contextmanager
 def _translated(name: str) -> Iterator[None]:
     """Convert an OSError within a ``with`` block to a StoreError that contains the folder's `name`."""
@@ -482,27 +470,6 @@ def _translated(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(f"{name}: the folder cannot be written to: {error}") from error
-
-
-def merge_folder(path: str, upto: str) -> None:
-    """Run :meth:`Folder.merge`; the entry point of the process that :func:`merge_apart` starts."""
-    Folder(path).merge(int(upto))
-
-
-def merge_apart(path: Path, upto: int) -> str:
-    """Merge the changes of a folder in another process, or in this thread if no process can be started.
-
-    `upto` is the number of the last change to merge. Returns the reason if the merge fails, otherwise an empty string.
-    """
-    try:
-        return run_apart(__name__, "merge_folder", [str(path), str(upto)], MERGING)
-    except OSError:
-        pass
-    try:
-        Folder(path).merge(upto)
-    except (PhasegraphError, OSError, MemoryError) as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
 
 
 def _number(value: object) -> int:
@@ -516,14 +483,14 @@ def _forget(directory: Path) -> None:
     shutil.rmtree(directory)
 
 
-def _is_passing(name: str) -> bool:
+def _is_temporary(name: str) -> bool:
     """Return True for the name of a lock file, or of a temporary folder of a build."""
     return name == LOCK or name.startswith(BUILDING)
 
 
 def check_new(path: Path) -> None:
     """Raise InvalidInputError if the folder exists and is not empty."""
-    if path.is_dir() and not all(_is_passing(one.name) for one in path.iterdir()):
+    if path.is_dir() and not all(_is_temporary(one.name) for one in path.iterdir()):
         raise InvalidInputError(
             f"path must be a new or empty folder; {str(path)!r} contains files (to open an existing folder, use load())"
         )

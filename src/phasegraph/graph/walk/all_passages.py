@@ -11,13 +11,13 @@ from phasegraph._support.typing import FloatArray
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.compared import NodeWeights, PassageFeatures
 from phasegraph.graph.walk.linking import Seeding
+from phasegraph.graph.walk.question import Question
 from phasegraph.graph.walk.relevance import FLOOR, entered, passage_relevance, relevance_by_words
 from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.graph.walk.walker import walk_from
 from phasegraph.lexical import LexicalIndex
 from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import PushSettings
-from phasegraph.ranking import Ranking
 
 
 class AllPassages:
@@ -29,32 +29,21 @@ class AllPassages:
     ----------
     graph : EntityGraph
         A graph with a BM25 index.
-    query : str
-        The query.
+    question : Question
+        The query. Its dense ranking is used if there are no vectors to compare.
     clauses : sequence of str
         The clauses of the query; empty if the query is not split.
-    ranking : Ranking, optional
-        The dense ranking, which is used if there are no vectors to compare.
-    vector : (d,) array_like of float, optional
-        The query's embedding.
     settings : WordSettings
         Settings for the effect of the query's words.
     """
 
-    def __init__(
-        self,
-        graph: EntityGraph,
-        query: str,
-        clauses: Sequence[str],
-        ranking: Ranking | None,
-        vector: Any,
-        settings: WordSettings,
-    ) -> None:
+    def __init__(self, graph: EntityGraph, question: Question, clauses: Sequence[str], settings: WordSettings) -> None:
         lexical: Any = graph.lexical
         self.graph, self.clauses, self._settings = graph, clauses, settings
         self._lexical: LexicalIndex = lexical
-        self.terms, self.tokenizer = self._lexical.look_up(query), self._lexical.tokenizer
+        self.terms, self.tokenizer = self._lexical.look_up(question.query), self._lexical.tokenizer
         size, known = len(graph.passages), np.ones(len(graph.passages), dtype=np.bool_)
+        ranking, vector = question.ranking, question.vector
         if vector is None or graph.embeddings is None:
             ids = ranking.ids if ranking else ()
             listed = [row for one in ids if (row := graph.passage_rows.get(one)) is not None]
@@ -62,7 +51,8 @@ class AllPassages:
             known[listed] = True
         found = passage_relevance(graph, ranking, vector, floor=-1.0)
         cosines = np.zeros(size) if found is None else found
-        near = relevance_by_words(cosines, self.terms, settings)
+        scores = self.terms.scores
+        near = relevance_by_words(cosines, scores, float(scores.max(initial=0.0)), settings)
         self._features = PassageFeatures(graph, None, cosines, near, self.terms, known)
 
     def foremost(self) -> PassageFeatures:

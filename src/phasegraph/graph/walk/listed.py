@@ -20,6 +20,7 @@ from phasegraph.graph.walk.linking import Seeding
 from phasegraph.graph.walk.listed_relevance import ListedFeatures, ListedRelevance, LocalTerms
 from phasegraph.graph.walk.listed_spaces import ListedSpaces
 from phasegraph.graph.walk.listed_walk import MUCH, ListedTransitions
+from phasegraph.graph.walk.question import Question
 from phasegraph.graph.walk.relevance import FLOOR
 from phasegraph.graph.walk.row_lookups import in_any_order, within
 from phasegraph.graph.walk.scoring import DEPTH
@@ -27,7 +28,6 @@ from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.lexical.index import WordIn
 from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import PushSettings, as_seeds, run_push
-from phasegraph.ranking import Ranking
 
 COMPARED = 50_000
 """Number of passages up to which every passage is compared with the query by default."""
@@ -45,14 +45,10 @@ class ListedPassages:
     ----------
     graph : EntityGraph
         A graph with a BM25 index, or the view of an index with a change log.
-    query : str
-        The query.
+    question : Question
+        The query, with its dense ranking and its embedding.
     clauses : sequence of str
         The clauses of the query; the best passages by BM25 for each clause are also listed.
-    ranking : Ranking, optional
-        The dense ranking.
-    vector : (d,) array_like of float, optional
-        The query's embedding.
     settings : WordSettings
         Settings for the effect of the query's words.
     spaces : ListedSpaces
@@ -62,17 +58,15 @@ class ListedPassages:
     def __init__(
         self,
         graph: EntityGraph,
-        query: str,
+        question: Question,
         clauses: Sequence[str],
-        ranking: Ranking | None,
-        vector: Any,
         settings: WordSettings,
         spaces: ListedSpaces,
     ) -> None:
         lexical: Any = graph.lexical
         self.graph, self.clauses, self._spaces = graph, clauses, spaces
-        self.terms, self.tokenizer = lexical.look_up_listed(query, WORDS_LISTED), lexical.tokenizer
-        self._near = ListedRelevance(graph, ranking, vector, self.terms, settings)
+        self.terms, self.tokenizer = lexical.look_up_listed(question.query, WORDS_LISTED), lexical.tokenizer
+        self._near = ListedRelevance(graph, question.ranking, question.vector, self.terms, settings)
         self._by_clause = {clause: lexical.look_up_listed(clause, DEPTH) for clause in clauses}
         found = [self._near.listed, self.terms.found, *(one.found for one in self._by_clause.values())]
         self._words: dict[str, WordIn] = {}
@@ -96,15 +90,15 @@ class ListedPassages:
         """
         operator = self.graph.operator
         rest = float(np.maximum(self._sampled.near, FLOOR).mean())
-        entering = self._near.heed(names, named, self._foremost, self._words)
+        gains_of, gains = self._near.gains(names, named, self._foremost, self._words)
         weights = self._spaces.borrow()
-        transitions = ListedTransitions(operator, weights, self._near.gains, rest)
-        transitions.know(self._foremost.rows, entering)
+        transitions = ListedTransitions(operator, weights, gains_of, rest)
+        transitions.know(self._foremost.rows, gains)
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
         walked = run_push(transitions, operator.pool, seeds, settings, None)
-        gains = transitions.end()
+        used = transitions.end()
         self._spaces.give_back(weights)
-        return walked, gains
+        return walked, used
 
     def reached(self, walked: PageRankResult, weights: Any) -> tuple[PassageFeatures, FloatArray]:
         """Return the similarity, relevance and query words of the passages to score, and the walk's mass at each.

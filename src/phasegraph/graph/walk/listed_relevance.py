@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from phasegraph._support.typing import BoolArray, FloatArray, IntArray
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.listed_spaces import ListedSpaces
-from phasegraph.graph.walk.relevance import FLOOR, UNLISTED, entered, similarities, unit_vector
+from phasegraph.graph.walk.relevance import FLOOR, UNLISTED, entered, relevance_by_words, similarities, unit_vector
 from phasegraph.graph.walk.row_lookups import found_at
 from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.lexical.index import ListedTerms, WordIn
@@ -88,7 +88,7 @@ class ListedRelevance:
     def of(self, rows: IntArray, words: dict[str, WordIn] | None = None) -> ListedFeatures:
         """Return the similarities, BM25 scores, relevance and query words of the passages in `rows`.
 
-        `words` caches the query's words in these passages, for later calls of :meth:`heed`.
+        `words` caches the query's words in these passages, for a later call of :meth:`gains`.
         """
         return self._seen(rows, self.cosines(rows), *self.terms.read(rows, words))
 
@@ -103,35 +103,29 @@ class ListedRelevance:
         )
 
     def _seen(self, rows: IntArray, cosines: FloatArray, words: FloatArray, held: BoolArray) -> ListedFeatures:
-        best = self.terms.best
-        near = cosines + self.settings.weight * words / best if best > 0 else cosines
+        near = relevance_by_words(cosines, words, self.terms.best, self.settings)
         return ListedFeatures(rows, cosines, words, held, near)
 
-    def heed(
+    def gains(
         self, names: Collection[str], named: float, foremost: ListedFeatures, words: dict[str, WordIn]
-    ) -> FloatArray:
-        """Prepare the gains that depend on the query's words; return the gains of the passages `foremost`, shape (n,).
+    ) -> tuple[Callable[[IntArray], FloatArray], FloatArray]:
+        """Return a function that computes the gains of passages, and the gains of the n passages `foremost`.
 
-        A gain is a factor for the weights of edges into a passage. `names` are the words of the entities that the query
-        names; passages with other query words get greater gains. `named` is the mass of the entities that the query
-        names and that have a home passage (a passage about the entity). `foremost` are the passages from which seeds
-        are chosen, and `words` is the cache of :meth:`of` for them. Their best BM25 score also scales the gains of
-        other passages.
+        A gain is a factor for the weights of edges into a passage; the function maps m rows to m gains. `names` are the
+        words of the entities that the query names; passages with other query words get greater gains. `named` is the
+        mass of the entities that the query names and that have a home passage (a passage about the entity). `foremost`
+        are the passages from which seeds are chosen, and `words` is the cache of :meth:`of` for them. Their best BM25
+        score also scales the gains of other passages.
         """
-        self._others, self._named = self.terms.without(names), named
-        scores, _ = self._others.read(foremost.rows, words)
-        self._highest = float(scores.max(initial=0.0))
-        return self._entered(np.maximum(foremost.near, FLOOR), scores)
+        others = self.terms.without(names)
+        scores, _ = others.read(foremost.rows, words)
+        highest = float(scores.max(initial=0.0))
 
-    def _entered(self, gains: FloatArray, others: FloatArray) -> FloatArray:
-        return entered(gains, others, self._highest, self._named, self.settings)
+        def gains_of(rows: IntArray) -> FloatArray:
+            near = np.maximum(self.cosines(rows), FLOOR)
+            return entered(near, others.scores_of(rows), highest, named, self.settings)
 
-    def gains(self, rows: IntArray) -> FloatArray:
-        """Compute the gains of n passages: the factors for the weights of edges into them, of shape (n,).
-
-        Call :meth:`heed` first.
-        """
-        return self._entered(np.maximum(self.cosines(rows), FLOOR), self._others.scores_of(rows))
+        return gains_of, entered(np.maximum(foremost.near, FLOOR), scores, highest, named, self.settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

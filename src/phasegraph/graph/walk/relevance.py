@@ -9,7 +9,6 @@ import numpy as np
 from phasegraph._support.typing import Float32Array, FloatArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.model.entity_graph import EntityGraph
-from phasegraph.graph.walk.covering import Terms
 from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.ranking import Ranking
 
@@ -91,13 +90,13 @@ def passage_relevance(
     return found
 
 
-def relevance_by_words(cosines: FloatArray, terms: Terms, settings: WordSettings) -> FloatArray:
-    """Compute cosine + weight * BM25 score / best BM25 score for each passage, an array of shape (P,).
+def relevance_by_words(cosines: FloatArray, scores: FloatArray, best: float, settings: WordSettings) -> FloatArray:
+    """Compute cosine + weight * BM25 score / best BM25 score for each of n passages, an array of shape (n,).
 
-    `terms` contains the BM25 scores, and `settings` the weight.
+    `scores` are the BM25 scores of the passages, and `best` is the best BM25 score of any passage. `settings` contains
+    the weight.
     """
-    highest = float(terms.scores.max(initial=0.0))
-    return cosines + settings.weight * terms.scores / highest if highest > 0 else cosines
+    return cosines + settings.weight * scores / best if best > 0 else cosines
 
 
 def entered(gains: FloatArray, others: FloatArray, highest: float, named: float, settings: WordSettings) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -11,7 +11,7 @@ from scipy import sparse
 
 from phasegraph._support.recent import Recent
 from phasegraph._support.typing import IntArray
-from phasegraph.errors import InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.model.entity_graph import Csr, EntityGraph
 from phasegraph.graph.walk.facts import FactIndex
 from phasegraph.graph.walk.row_lookups import within
@@ -51,6 +51,20 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
         return graph
     part: EntityGraph = _kept.setdefault(graph, Recent(most=MOST_PARTS)).get(rows.tobytes(), lambda: _part(graph, rows))
     return part
+
+
+def passage_ids(source: Any, /) -> Sequence[str]:
+    """Return the ids of all passages of a graph source; the source's ``within`` accepts these ids.
+
+    >>> from phasegraph.graph import GraphSource, build_graph
+    >>> passage_ids(GraphSource(build_graph([{"id": "a", "text": "Ada met Bo."}])))
+    ('a',)
+    """
+    listed = getattr(source, "passage_ids", None)
+    if not callable(listed) or not callable(getattr(source, "within", None)):
+        raise InvalidInputError(f"a {type(source).__name__} cannot be filtered; give each tenant its own corpus")
+    ids: Sequence[str] = listed()
+    return ids
 
 
 def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:

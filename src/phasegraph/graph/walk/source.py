@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -17,29 +17,21 @@ from phasegraph.graph.model.entity_graph import EntityGraph, check_kind
 from phasegraph.graph.walk.all_passages import AllPassages
 from phasegraph.graph.walk.clauses import FEWEST_BY_VECTORS, FEWEST_BY_WORDS, clause_relevance, clauses
 from phasegraph.graph.walk.compared import Comparison, NodeWeights, PassageFeatures
-from phasegraph.graph.walk.covering import covering, seeds_by_words
-from phasegraph.graph.walk.documents import neighbour_support, spread_over_documents, word_support
+from phasegraph.graph.walk.covering import seeds_by_words
 from phasegraph.graph.walk.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
 from phasegraph.graph.walk.facts import FactIndex, nearest_entities
 from phasegraph.graph.walk.linking import Seeding, both_seeds, link, name_words, named_seeds, query_entities
 from phasegraph.graph.walk.listed import COMPARED, WORDS_LISTED, ListedPassages
 from phasegraph.graph.walk.listed_spaces import ListedSpaces
 from phasegraph.graph.walk.listed_walk import ListedTransitions
+from phasegraph.graph.walk.order import order_passages
 from phasegraph.graph.walk.paths import WalkPaths
+from phasegraph.graph.walk.question import Question
 from phasegraph.graph.walk.relevance import FLOOR, relevance
 from phasegraph.graph.walk.resets import NO_FACTS, RESETS, reset_by_name
 from phasegraph.graph.walk.restricted_source import RestrictedGraphSource
 from phasegraph.graph.walk.restricting import Allowed, restrict_graph, restricted_facts
-from phasegraph.graph.walk.scoring import (
-    DEPTH,
-    NO_SPREAD,
-    balanced,
-    fiftieth,
-    final_scores,
-    moments,
-    part_worths,
-    passage_scores,
-)
+from phasegraph.graph.walk.scoring import NO_SPREAD, fiftieth, final_scores, moments, passage_scores
 from phasegraph.graph.walk.settings import LinkSettings, WalkSettings, WordSettings
 from phasegraph.graph.walk.trust import FIRST, LINKED, linked_share
 from phasegraph.graph.walk.walker import (
@@ -192,14 +184,15 @@ class GraphSource(GraphWalker):
             run_push(transitions, graph.operator.pool, seeds, self._push_settings, None)
             return self
         if self.reset is None:
-            self._seeding(graph.passages[0], Ranking(self.name, graph.passages[:1], np.ones(1)), None)
+            first = Ranking(self.name, graph.passages[:1], np.ones(1))
+            self._seeding(Question(graph.passages[0], first, None, None))
         if self.words is not None and graph.lexical is not None and len(graph.passages) <= COMPARED:
             graph.lexical.look_up(graph.passages[0])
-        first = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
+        seed = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
         if not self._has_words:
-            self._walk(first, None)
+            self._walk(seed, None)
         if self.walk.relevance:  # compile the walk with node weights, too; not every query uses node weights
-            self._walk(first, np.ones(graph.size))
+            self._walk(seed, np.ones(graph.size))
         return self
 
     @lazy_property
@@ -216,6 +209,10 @@ class GraphSource(GraphWalker):
         embedded facts, it is the graph into which a change log is merged.
         """
         return self.graph.view if self.facts is None else self.graph
+
+    def passage_ids(self) -> Sequence[str]:
+        """Return the ids of all passages; :meth:`within` accepts these ids."""
+        return self.graph.passages
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
         """Restrict the source to passages that a caller may see.
@@ -243,62 +240,50 @@ class GraphSource(GraphWalker):
         if self.graph.mapped:
             self.graph.check_files()
         ranking = next((found for name in self.depends_on if (found := upstream.get(name)) is not None), None)
-        vector = None if self.embedder is None else self.embedder(query)
+        question = Question(query, ranking, None if self.embedder is None else self.embedder(query), limit)
         if self.reset is not None and self.facts is not None and not len(self.facts.ends):
-            return self._by_similarity(ranking, vector, limit, NO_FACTS)
-        kept = self._kept_facts(query, vector)
+            return self._by_similarity(question, NO_FACTS)
+        kept = self._kept_facts(question)
         if kept is not None and kept.none:
-            return self._by_similarity(ranking, vector, limit, kept.note)
-        found = self._walked_ranking(query, ranking, vector, limit, kept)
+            return self._by_similarity(question, kept.note)
+        found = self._walked_ranking(replace(question, kept=kept))
         if kept is None or not kept.note:
             return found
         return replace(found, reason="; ".join(filter(None, (kept.note, found.reason))))
 
-    def _kept_facts(self, query: str, vector: Any) -> KeptFacts | None:
+    def _kept_facts(self, question: Question) -> KeptFacts | None:
         """Return the facts nearest to the query that the fact filter accepts; None without facts, vector or filter."""
-        if self.facts is None or vector is None or not isinstance(self.fact_filter, FactFilter):
+        if self.facts is None or question.vector is None or not isinstance(self.fact_filter, FactFilter):
             return None
         top = self.linking.top_facts if self.reset is None else RESETS[self.reset].top_facts
-        return kept_facts(self.fact_filter, query, self.graph, self.facts, self.facts.near(vector), top)
+        near = self.facts.near(question.vector)
+        return kept_facts(self.fact_filter, question.query, self.graph, self.facts, near, top)
 
-    def _walked_ranking(
-        self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, kept: KeptFacts | None
-    ) -> Ranking:
+    def _walked_ranking(self, question: Question) -> Ranking:
         """Rank passages by a walk from the query's seeds and the entities of the facts that the fact filter kept."""
         if self._has_words and self.words is not None:
-            return self._compared_ranking(query, ranking, vector, limit, self.words, kept)
-        seeding = self._seeding(query, ranking, vector, kept)
+            return self._compared_ranking(question, self.words)
+        seeding = self._seeding(question)
         size = len(self.graph.passages)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason)
-        node_weights = relevance(self.graph, ranking, vector) if self.walk.relevance else None
+        node_weights = relevance(self.graph, question.ranking, question.vector) if self.walk.relevance else None
         walked = self._walk(seeding, node_weights)
         settings = self.walk
         rows, scores, behind = passage_scores(
             walked, node_weights, size, floor=settings.floor, closeness=settings.closeness
         )
-        ids, best = best_passages(self.graph, rows, scores, limit)
+        ids, best = best_passages(self.graph, rows, scores, question.limit)
         paths = WalkPaths(self.graph, walked, seeding, node_weights, ids, settings.follow_probability)
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(self.name, ids, best, background=behind, size=size, payloads=paths, reason=reason)
 
-    def _compared_ranking(
-        self,
-        query: str,
-        ranking: Ranking | None,
-        vector: Any,
-        limit: int | None,
-        settings: WordSettings,
-        kept: KeptFacts | None,
-    ) -> Ranking:
-        """Rank passages by a walk that uses the query's words; score all passages or only listed passages.
-
-        `kept` are the facts that the fact filter accepted; None without facts, vector or filter.
-        """
-        compared = self._comparison(query, ranking, vector, limit, settings)
+    def _compared_ranking(self, question: Question, words: WordSettings) -> Ranking:
+        """Rank passages by a walk that uses the query's words; score all passages or only listed passages."""
+        compared = self._comparison(question, words)
         graph = compared.graph
-        named = named_seeds(graph, query, self.linking)
-        seeding = self._with_facts(self._seeds_by_words(compared, named, ranking, settings), vector, kept)
+        named = named_seeds(graph, question.query, self.linking)
+        seeding = self._compared_seeding(question, words, compared, named)
         share = float(named.masses[graph.anchored[named.nodes - len(graph.passages)]].sum())
         stated = QueryWords(compared.terms.all_idf, min(share, 1.0), compared.tokenizer)
         if not len(seeding):
@@ -310,17 +295,10 @@ class GraphSource(GraphWalker):
         low = fiftieth(logs)
         logs -= low
         trust = self._trust(walked, features, weights, seeding, logs)
-        parts = self._parts(compared, features)
-        scores = balanced(logs, features.cosines, features.terms.scores, trust, parts)
-        if trust < 1:
-            scores += (1 - trust) * neighbour_support(scores, graph, features.rows)
-            scores += (1 - trust) * word_support(scores, graph, query, features.rows)
-        worths = None if parts is None else part_worths(parts, logs, trust)
         heard = np.flatnonzero(features.known | (masses > 0))
-        wanted = None if limit is None else max(limit, DEPTH)
-        places, values = covering(scores, heard, features.ids, features.terms, wanted, settings, worths)
-        rows, values = spread_over_documents(features.rows_at(places), values, graph, 1 - trust)
-        ids, values = tuple(graph.ids_at(rows[:limit])), values[:limit]
+        parts = self._parts(compared, features)
+        rows, values = order_passages(features, logs, heard, parts, trust, question, words)
+        ids = tuple(graph.ids_at(rows))
         mean, spread = moments(logs, features.standing)
         return Ranking(
             self.name,
@@ -333,29 +311,31 @@ class GraphSource(GraphWalker):
             words=stated,
         )
 
-    def _seeds_by_words(
-        self, compared: Comparison, named: Seeding, ranking: Ranking | None, settings: WordSettings
+    def _compared_seeding(
+        self, question: Question, words: WordSettings, compared: Comparison, named: Seeding
     ) -> Seeding:
         """Return the seeds: entities that the query names, and passages that together contain many query words.
 
-        `named` are the seeds among the entities.
+        `named` are the seeds among the entities. The entities of the nearest facts are also seeds.
         """
         foremost, link_by = compared.foremost(), self.linking
         near = np.where(foremost.known, foremost.near, 0.0)
         places, masses = seeds_by_words(
-            near, foremost.terms, foremost.ids, link_by.seed_passages, link_by.sharpness, settings
+            near, foremost.terms, foremost.ids, link_by.seed_passages, link_by.sharpness, words
         )
-        handed = "no ranking was handed over" if ranking is None else "the ranking contains no passage of the graph"
+        handed = (
+            "no ranking was handed over" if question.ranking is None else "the ranking contains no passage of the graph"
+        )
         lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
-        return both_seeds(Seeding(foremost.rows_at(places).astype(np.intp), masses), named, lost)
+        seeding = both_seeds(Seeding(foremost.rows_at(places).astype(np.intp), masses), named, lost)
+        return self._with_facts(seeding, question)
 
-    def _comparison(
-        self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, settings: WordSettings
-    ) -> Comparison:
+    def _comparison(self, question: Question, words: WordSettings) -> Comparison:
         """Return the comparison of the query with all passages, or only with listed passages (:meth:`_listed`)."""
-        if not self._listed(ranking, vector, limit):
-            return AllPassages(self.graph, query, self._clauses(query), ranking, vector, settings)
-        return ListedPassages(self._walked, query, self._clauses(query), ranking, vector, settings, self._spaces)
+        asked = self._clauses(question.query)
+        if not self._listed(question):
+            return AllPassages(self.graph, question, asked, words)
+        return ListedPassages(self._walked, question, asked, words, self._spaces)
 
     def _clauses(self, query: str) -> tuple[str, ...]:
         """Return the clauses of a question; an empty tuple if the question has too few clauses."""
@@ -384,41 +364,43 @@ class GraphSource(GraphWalker):
         share = linked_share(walked, features.graph, weights, seeding, best, self.walk.follow_probability)
         return min(share / LINKED, 1.0)
 
-    def _listed(self, ranking: Ranking | None, vector: Any, limit: int | None) -> bool:
+    def _listed(self, question: Question) -> bool:
         """Return True if the query is compared only with listed passages; see ``WalkSettings.compare``."""
         if self.walk.compare != "auto":
             return self.walk.compare == "listed"
         graph = self._walked
-        seeded = ranking is not None or vector is None or graph.embeddings is None
-        return graph.count > COMPARED and limit is not None and seeded
+        seeded = question.ranking is not None or question.vector is None or graph.embeddings is None
+        return graph.count > COMPARED and question.limit is not None and seeded
 
     @lazy_property
     def _spaces(self) -> ListedSpaces:
         return ListedSpaces(self._walked)
 
-    def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None, reason: str) -> Ranking:
+    def _by_similarity(self, question: Question, reason: str) -> Ranking:
         """Rank passages by similarity, as the published methods do without facts; `reason` is the ranking's reason."""
-        similarity = self._similarity(ranking, vector)
+        similarity = self._similarity(question)
         held = np.flatnonzero(similarity > 0)
-        ids, best = best_passages(self.graph, held, similarity[held], limit)
+        ids, best = best_passages(self.graph, held, similarity[held], question.limit)
         return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=reason)
 
-    def _similarity(self, ranking: Ranking | None, vector: Any) -> FloatArray:
+    def _similarity(self, question: Question) -> FloatArray:
         """Compute the similarity of each passage to the query, an array of shape (P,); 0 if it is unknown."""
-        found, count = relevance(self.graph, ranking, vector, floor=0.0), len(self.graph.passages)
+        found = relevance(self.graph, question.ranking, question.vector, floor=0.0)
+        count = len(self.graph.passages)
         return np.zeros(count) if found is None else found[:count]
 
-    def _seeding(self, query: str, ranking: Ranking | None, vector: Any, kept: KeptFacts | None = None) -> Seeding:
-        graph, rows = self.graph, None if kept is None else kept.rows
+    def _seeding(self, question: Question) -> Seeding:
         if self.reset is not None and self.facts is not None:
-            return reset_by_name(self.reset, graph, self.facts, vector, self._similarity(ranking, vector), rows)
-        return self._with_facts(link(graph, query, ranking, self.linking), vector, kept)
+            rows = None if question.kept is None else question.kept.rows
+            near = self._similarity(question)
+            return reset_by_name(self.reset, self.graph, self.facts, question.vector, near, rows)
+        return self._with_facts(link(self.graph, question.query, question.ranking, self.linking), question)
 
-    def _with_facts(self, seeding: Seeding, vector: Any, kept: KeptFacts | None) -> Seeding:
-        if self.facts is None or vector is None:
+    def _with_facts(self, seeding: Seeding, question: Question) -> Seeding:
+        if self.facts is None or question.vector is None:
             return seeding
-        rows = None if kept is None else kept.rows
-        nearest = nearest_entities(self.graph, self.facts, vector, self.linking.top_facts, rows)
+        rows = None if question.kept is None else question.kept.rows
+        nearest = nearest_entities(self.graph, self.facts, question.vector, self.linking.top_facts, rows)
         return seeding.plus(nearest, self.linking.fact_mass)
 
     def _walk(self, seeding: Seeding, weights: FloatArray | None) -> PageRankResult:

@@ -29,6 +29,39 @@ class GraphWalker:
         raise NotImplementedError
 
 
+def prepare(source: object, /) -> None:
+    """Prepare an in-memory graph source for its first search; do nothing for other sources.
+
+    >>> from phasegraph.graph import GraphSource, build_graph
+    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
+    >>> prepare(GraphSource(graph))
+    >>> "operator" in vars(graph)
+    True
+    """
+    if isinstance(source, GraphWalker):
+        source.prepare()
+
+
+_ADVICE = {
+    "GraphIndex": "pass index.graph",
+    "GraphRecords": "pass records.graph()",
+    "ChunkGraph": "pass ChunkGraphSource(chunk_graph)",
+}
+"""What to pass instead of an object that contains a graph, by the name of its class."""
+
+
+def not_a_graph(given: object, /) -> str:
+    """Return the error message for an argument that is not a graph or source.
+
+    >>> not_a_graph("corpus.jsonl")
+    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
+    """
+    kind = type(given).__name__
+    if kind in _ADVICE:
+        return f"graph must be an EntityGraph or a source; got a {kind}: {_ADVICE[kind]}"
+    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
+
+
 def check_source_name(name: object) -> None:
     """Raise InvalidTypeError if a source's name is blank or not a text."""
     if not isinstance(name, str) or not name.strip():

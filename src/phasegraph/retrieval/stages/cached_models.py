@@ -14,6 +14,7 @@ from phasegraph._support.shared import fork_safe_lock
 from phasegraph._support.validation import check_flag
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.ranking import RERANK, Ranking
+from phasegraph.retrieval.once import Once
 from phasegraph.retrieval.stages.models import OverModel, Passage
 
 
@@ -56,7 +57,7 @@ class ModelAnswers:
     def __init__(self, path: str | os.PathLike[str], *, offline: bool = False) -> None:
         self.path, self.offline = Path(path), check_flag("offline", offline)
         self.asked = self.replayed = self.missing = 0
-        self._lock, self._told = fork_safe_lock(), False
+        self._lock, self._once = fork_safe_lock(), Once()
         self._answers = self._read()
 
     def __len__(self) -> int:
@@ -122,9 +123,7 @@ class ModelAnswers:
                         line = "\n" + line
                     file.write(line.encode("ascii"))
             except OSError as error:
-                if not self._told:
-                    self._told = True
-                    warn(f"{self.path}: answers cannot be stored in this file: {error}", cause=error)
+                self._once.warn(f"{self.path}: answers cannot be stored in this file: {error}", cause=error)
 
     def _read(self) -> dict[tuple[str, str], Any]:
         if not self.path.exists():

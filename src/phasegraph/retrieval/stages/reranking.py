@@ -106,13 +106,13 @@ def _bridge_to(identifier: str, rankings: Sequence[Ranking]) -> str:
 
 
 def read_kept(
-    kept: Any, read: Callable[[Any], tuple[str | None, Any]], *, model: str, hits: str, told_by: str
+    kept: Any, read: Callable[[Any], tuple[str | None, Any]], *, model: str, hits: str, identified_by: str
 ) -> Ranking:
     """Convert the answer of a framework's reranker, which consists of hits, to a ranking.
 
     If the scores of the hits fall along the list, the ranking has these scores; otherwise it has only their order.
     ``read(hit)`` returns the id and the score of a hit; the id is None if the hit was not in the model's input.
-    `model`, `hits` and `told_by` are words for the error messages; `told_by` names the part of a hit that
+    `model`, `hits` and `identified_by` are words for the error messages; `identified_by` names the part of a hit that
     identifies it.
     """
     if isinstance(kept, str | bytes | Mapping) or not isinstance(kept, Sequence):
@@ -123,7 +123,8 @@ def read_kept(
             scores.setdefault(identifier, score)
     if kept and not scores:
         raise InvalidInputError(
-            f"a {model} must return {hits} from its input, with unchanged {told_by}; it returned only other {hits}"
+            f"a {model} must return {hits} from its input, with unchanged "
+            f"{identified_by}; it returned only other {hits}"
         )
     given = list(scores.values())
     falling = all(map(is_number, given)) and given == sorted(given, reverse=True)

@@ -59,7 +59,7 @@ from phasegraph.retrieval import (
     evidence_blocks,
     known_arguments,
     parameters_of,
-    refused_argument,
+    unexpected_argument,
 )
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         **unknown: Any,
     ) -> None:
         for name in unknown:
-            raise refused_argument(name, parameters_of(CalibratedFusionRetriever) - {"unknown"})
+            raise unexpected_argument(name, parameters_of(CalibratedFusionRetriever) - {"unknown"})
         if similarity_top_k is not None and k is not None:
             raise InvalidInputError("k= and similarity_top_k= are the same: give one of them")
         super().__init__(callback_manager, object_map, objects, verbose)
@@ -537,7 +537,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     def _narrowed(self, filters: MetadataFilters | None) -> Self:
         return self if filters is None else self.within(filters)
 
-    def _told(self) -> Mapping[str, object]:
+    def _shown_arguments(self) -> Mapping[str, object]:
         return {"similarity_top_k": self.similarity_top_k, **{name: one.shown for name, one in self._by_name.items()}}
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:

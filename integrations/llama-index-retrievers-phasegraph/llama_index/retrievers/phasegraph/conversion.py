@@ -416,12 +416,12 @@ def ranking_of(
     found = {} if evidence is None else evidence(ids)
     held = nodes if plain else [None if isinstance(one, NamedNode) else one for one in nodes]
     payloads = Payloads(ids, held, found)
-    scores, told = reader.scores(hits), None
+    scores, stated = reader.scores(hits), None
     if scores is None and not ranks:
         scores = [hit.score for hit in hits]
         if not plain and all(hit.score is None and isinstance(hit.node, UnnamedNode) for hit in hits):
-            scores, told = reader.stated_scores(hits, notes)  # database rows that a function returned
-    return reader.ranking(ids, scores, payloads, limit, notes, told=told, ordered=ordered)
+            scores, stated = reader.stated_scores(hits, notes)  # database rows that a function returned
+    return reader.ranking(ids, scores, payloads, limit, notes, stated=stated, ordered=ordered)
 
 
 # Conversion of results to nodes.

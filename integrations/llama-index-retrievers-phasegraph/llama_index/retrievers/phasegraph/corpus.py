@@ -334,7 +334,7 @@ class KeptNodes(KeptPassages):
         )  # fmt: skip
 
     def _passages(self, items: Sequence[BaseNode]) -> list[dict[str, Any]]:
-        return NODES.passages_of({node.node_id: node for node in items}, self._changing().keys.title)
+        return NODES.passages_of({node.node_id: node for node in items}, self._own_corpus().keys.title)
 
     def delete_ref_doc(self, ref_doc_id: str, delete_from_docstore: bool = False, **delete_kwargs: Any) -> None:
         """Delete all nodes of a document; a warning says if the document is unknown.
@@ -375,7 +375,7 @@ class KeptNodes(KeptPassages):
             A flag per document: True if the document is new or changed. A document is changed if its hash differs from
             the hash that its nodes store.
         """
-        records = self._changing().index.records
+        records = self._own_corpus().index.records
         hashes: dict[str, str | None] = {}
         for record in records.values():
             hashes.setdefault(record.metadata.get("ref_doc_id", ""), record.id)
@@ -404,7 +404,7 @@ class KeptNodes(KeptPassages):
         """Replace the nodes of documents by the nodes that the transformations produce."""
         if not documents:
             return
-        corpus, names = self._changing(), {one.id_ for one in documents}
+        corpus, names = self._own_corpus(), {one.id_ for one in documents}
         split = run_transformations(list(documents), transformations or Settings.transformations)
         items = list(held_by_id(split).values())
         removed = [one.id for one in corpus.index.records.values() if one.metadata.get("ref_doc_id") in names]

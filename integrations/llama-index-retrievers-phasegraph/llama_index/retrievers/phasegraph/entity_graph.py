@@ -37,7 +37,6 @@ from llama_index.retrievers.phasegraph.retriever_sources import RetrieverSource
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,
-    EvidenceBlock,
     GraphPassages,
     GraphSearch,
     Indexing,
@@ -48,8 +47,8 @@ from phasegraph.retrieval import (
     in_thread,
     known_arguments,
     parameters_of,
-    plain_evidence,
-    refused_argument,
+    unexpected_argument,
+    walk_block,
     with_hits,
 )
 
@@ -135,7 +134,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         from phasegraph.graph import EntityGraph, GraphSource, not_a_graph, prepare
 
         for name in unknown:
-            raise refused_argument(name, parameters_of(EntityGraphRetriever) - {"unknown"})
+            raise unexpected_argument(name, parameters_of(EntityGraphRetriever) - {"unknown"})
         super().__init__(callback_manager)
         embedder, self._embed_model = NODES.model_of(embed_model), embed_model
         source = graph
@@ -244,7 +243,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     k = similarity_top_k
 
-    def _told(self) -> Mapping[str, object]:
+    def _shown_arguments(self) -> Mapping[str, object]:
         graph = getattr(self._source, "graph", self._source)
         return {"graph": graph, "similarity_top_k": self._similarity_top_k}
 
@@ -329,13 +328,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
             if node is None and not self._search.look_up.is_set:
                 node = TextNode(id_=identifier, text="")
             if node is not None and asked is None:
-                node = copy_of(node, node.id_, self._evidence_key, self._block(ranking, row, score))
+                block = None if self._evidence_key is None else walk_block(ranking, row)
+                node = copy_of(node, node.id_, self._evidence_key, block)
             if node is not None:
                 found.append(NodeWithScore(node=node, score=score))
         return found
-
-    def _block(self, ranking: Ranking, row: int, score: float) -> EvidenceBlock | None:
-        if self._evidence_key is None:
-            return None
-        path = plain_evidence(ranking.payloads.get(ranking.ids[row]))
-        return EvidenceBlock({"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"path": path})})

@@ -32,7 +32,7 @@ class FunctionRetriever(OwnRetriever):
         self.accepts = parameters_of(function) & {"limit", "k", "upstream", "filters"}
         self.filters: MetadataFilters | None = None
 
-    def _told(self) -> Mapping[str, object]:
+    def _shown_arguments(self) -> Mapping[str, object]:
         return {"function": getattr(self.function, "__name__", type(self.function).__name__)}
 
     def within(self, filters: MetadataFilters) -> Self:

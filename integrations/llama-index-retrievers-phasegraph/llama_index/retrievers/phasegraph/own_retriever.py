@@ -73,10 +73,10 @@ class OwnRetriever(BaseRetriever):
         return made
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={value}" for name, value in shown(self._told()))
+        said = ", ".join(f"{name}={value}" for name, value in shown(self._shown_arguments()))
         return f"{type(self).__name__}({said})"
 
-    def _told(self) -> Mapping[str, object]:
+    def _shown_arguments(self) -> Mapping[str, object]:
         """Return the fields that ``repr`` shows; the corpus is not among them."""
         return {}
 

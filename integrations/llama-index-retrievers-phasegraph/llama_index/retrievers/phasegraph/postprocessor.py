@@ -18,7 +18,7 @@ from phasegraph.retrieval import (
     accepts_old_names,
     check_count,
     list_pipeline,
-    refused_argument,
+    unexpected_argument,
 )
 
 
@@ -76,7 +76,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
     ) -> None:
         known = {*type(self).model_fields, "weights", "pipeline", "fields"}
         for name in kwargs.keys() - known:
-            raise refused_argument(name, known)
+            raise unexpected_argument(name, known)
         if check_key("group_by", group_by) is None:
             raise InvalidTypeError("group_by must be a metadata key, such as 'source'; got None")
         chosen = list_pipeline(pipeline, weights, None if top_n is None else check_count("top_n", top_n))

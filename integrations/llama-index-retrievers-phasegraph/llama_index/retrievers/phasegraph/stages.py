@@ -85,7 +85,7 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
             raise InvalidTypeError(f"a postprocessor must return nodes with scores; got {type(hit).__name__}")
         return hit.node.node_id if hit.node.node_id in known else None, hit.score
 
-    return read_kept(kept, read, model="postprocessor", hits="nodes", told_by="ids")
+    return read_kept(kept, read, model="postprocessor", hits="nodes", identified_by="ids")
 
 
 class SelectorRouter:

@@ -37,13 +37,13 @@ class RetrieverStore(BasePydanticVectorStore):
 
     def add(self, nodes: Sequence[BaseNode], **add_kwargs: Any) -> list[str]:
         """Add nodes, replace stored nodes that have the same ids, and return the ids."""
-        corpus = self.retriever._changing()
+        corpus = self.retriever._own_corpus()
         self.retriever._replace(corpus, (), self.retriever._passages(nodes), nodes, progress=False)
         return [one.node_id for one in nodes]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all nodes of a document; an unknown document is ignored."""
-        records = self.retriever._changing().index.records.values()
+        records = self.retriever._own_corpus().index.records.values()
         self.delete_nodes([one.id for one in records if one.metadata.get("ref_doc_id") == ref_doc_id])
 
     def delete_nodes(
@@ -55,7 +55,7 @@ class RetrieverStore(BasePydanticVectorStore):
         """
         if node_ids is None and filters is None:
             raise InvalidInputError("delete_nodes() needs node_ids or filters; got neither")
-        corpus = self.retriever._changing()
+        corpus = self.retriever._own_corpus()
         found = list(corpus.index.records) if filters is None else self.retriever.ids(filters)
         wanted = set(found if node_ids is None else node_ids)
         ids = [one for one in found if one in wanted]
@@ -67,7 +67,7 @@ class RetrieverStore(BasePydanticVectorStore):
         ids = self.retriever.ids(filters)
         wanted = set(ids if node_ids is None else node_ids)
         return [
-            node_of(one) for one in self.retriever._changing().records(one for one in ids if one in wanted).values()
+            node_of(one) for one in self.retriever._own_corpus().records(one for one in ids if one in wanted).values()
         ]
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:

@@ -9,8 +9,14 @@ import typer
 
 from phasegraph.apps.cli.options import Embedder, IndexFolder, file_option
 
+_OF_HTTP = (
+    "host", "port", "allow_host", "max_requests", "max_requests_per_tenant", "max_connections",
+    "max_connections_per_address",
+)  # fmt: skip
+
 
 def serve(
+    context: typer.Context,
     folder: IndexFolder,
     transport: Annotated[
         str, typer.Option(help="stdio (MCP only), or http (MCP at /mcp, and HTTP requests).")
@@ -76,8 +82,14 @@ def serve(
     Only --filter and --tenants decide which passages a client can access; a request cannot extend this access. Changes
     of the folder are served within seconds. With --log-level info, the log has a line for each HTTP request.
     """  # fmt: skip
+    from phasegraph.apps.cli.output import given_options
     from phasegraph.apps.cli.serve import run
 
+    if transport == "stdio":
+        for name, option in given_options(context):
+            if name in _OF_HTTP:
+                raise typer.BadParameter(f"{option} needs --transport http: stdio listens on no port")
+        typer.echo("stdio: MCP on standard input and output; --transport http listens on a port", err=True)
     run(
         folder, transport, embedder, only, tenants, token_file, host, port, allow_host, log_level, timeout,
         max_query_length, max_requests, max_requests_per_tenant, max_connections, max_connections_per_address,
