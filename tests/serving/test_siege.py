@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import math
 import os
 import re
 import signal
@@ -557,6 +558,14 @@ def test_one_flood_hides_no_other():
     turns._asked = {name: (seconds, 0.0) for name, seconds in {"flood": 6.5, **dict.fromkeys("abc", 2.5)}.items()}
     turns._asked.update(dict.fromkeys("wxyz", (1.0, 0.0)))
     assert turns._heavy() == {"flood", *"abc"}
+    shared = 10.0 / math.log(2)  # what one busy processor amounts to
+    for equal in range(4, 9):
+        turns._asked = {name: (shared / equal, 0.0) for name in "abcdefgh"[:equal]} | {"light": (0.1, 0.0)}
+        assert turns._heavy() == set(), "tenants that share a processor equally"
+    turns._asked = {
+        name: (share * shared, 0.0) for name, share in zip("abcdef", (0.2, 0.2, 0.2, 0.2, 0.13, 0.05), strict=True)
+    }
+    assert turns._heavy() == set()
     turns._asked = {"flood": (1e4, 0.0)}
     assert turns._heavy() == set(), "without other tenants, there is nobody to protect"
 

@@ -17,7 +17,7 @@ from phasegraph.apps.cli.models import model_named
 from phasegraph.apps.cli.output import only_with
 from phasegraph.apps.server.agents import mcp_server
 from phasegraph.apps.server.answer_process import answer_process
-from phasegraph.apps.server.connections import Door, listening, run_server
+from phasegraph.apps.server.connections import Door, allow_descriptors, listening, run_server
 from phasegraph.apps.server.following import FollowingView, Served
 from phasegraph.apps.server.web import LOOPBACK, check_token, read_tenants, web_app
 from phasegraph.errors import PhasegraphWarning
@@ -58,6 +58,7 @@ def run(
         return
     _configure_log(log_level)
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
+    allow_descriptors(max_connections, 2 * max_requests)  # each concurrent request has a pipe to the other process
     with answer_process(made, max_requests) as views:
         app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant)
         run_http(app, host, port, Door(max_connections, max_connections_per_address))

@@ -11,7 +11,7 @@ from typing import Any
 from phasegraph._support.serialization import deeper
 from phasegraph.apps.server.json_answers import FIELDS, Answers, aside, unknown_fields
 from phasegraph.apps.server.view import UNLIKELY
-from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
+from phasegraph.errors import InvalidInputError, StoreError, needed
 
 INSTRUCTIONS = (
     "Passages of a fixed collection. search finds the best passages for a question; explain also gives the reasons; "
@@ -49,10 +49,10 @@ def mcp_server(view: Answers) -> Any:
 
         try:
             return await aside(encoded)
-        except (InvalidInputError, InvalidTypeError) as error:
+        except InvalidInputError as error:
             raise errors(str(error)) from None
-        except Exception as error:  # noqa: BLE001 - its text may contain another tenant's data
-            raise errors(f"the search failed ({type(error).__name__}); try again") from None
+        except StoreError as error:
+            raise errors(f"{error}; try again") from None
 
     async def search(query: str, k: int = 5) -> dict[str, Any]:
         """Find the passages of the collection that best answer a question. k: number of passages, 1 to 100."""

@@ -1,7 +1,7 @@
-"""A process that only computes answers, so that a flood of requests leaves its interpreter free.
+"""A process that only computes answers, beside the process that receives, checks and refuses requests.
 
-The event loop of a server receives, checks and refuses requests. In one process, it and the searches would wait for the
-same interpreter, and hostile clients would slow down every search.
+In a single process, the event loop and the searches would wait for the same interpreter, and hostile clients would slow
+down every search.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import gc
 import logging
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Protocol
 
 from phasegraph.apps.server.json_answers import Answers
-from phasegraph.errors import StoreError, portable
+from phasegraph.errors import InvalidInputError, StoreError, portable
 from phasegraph.sources.workers import SPENT, metered, outcome_of
 
+_GRACE = 2.0
+"""Seconds that the process has to end by itself when the server stops; a model may have to remove its files."""
 _log = logging.getLogger("phasegraph")
 
 
@@ -39,13 +42,15 @@ def answer_process(make: Callable[[], Answering], concurrent: int) -> Iterator[d
     """Start a process that calls `make` and answers requests; yield its answers by caller, and stop it at the end.
 
     `make` must be picklable; an error that it raises is raised here, too. The process answers `concurrent` requests at
-    once. If the process ends, its current requests fail with StoreError, and a new process is started.
+    once. If the process ends, this process gets SIGINT, which stops a server, and StoreError is raised at the end.
     """
     process = _AnswerProcess(make, concurrent)
     try:
-        yield {caller: _RemoteAnswers(process, caller, vectors) for caller, vectors in process.now.has_vectors.items()}
+        yield {caller: _RemoteAnswers(process, caller, vectors) for caller, vectors in process.has_vectors.items()}
     finally:
-        process.now.stop()
+        ended = process.stop()
+    if ended is not None:
+        raise StoreError(f"the process that computes the answers ended (exit code {ended})")
 
 
 class _RemoteAnswers:
@@ -60,107 +65,106 @@ class _RemoteAnswers:
 
 
 class _AnswerProcess:
-    """The process that computes the answers; if it ends, a new process takes its place (`now`)."""
-
-    def __init__(self, make: Callable[[], Answering], concurrent: int) -> None:
-        self._start = partial(_Process, make, concurrent)
-        self._lock = threading.Lock()
-        self.now = self._start()
-
-    def answer(self, caller: str, method: str, body: bytes) -> str:
-        """Answer a request of a caller; its processor time is added to the list in :data:`SPENT`."""
-        process, connection = self._sent((caller, method, body))
-        try:
-            value, error, seconds = connection.recv()
-        except (EOFError, OSError) as ended:
-            self._replace(process)
-            raise StoreError("the process that computes the answers ended; a new process was started") from ended
-        finally:
-            process.free.put(connection)
-        if (spent := SPENT.get()) is not None:
-            spent.append(seconds)
-        if error is not None:
-            raise error
-        found: str = value
-        return found
-
-    def _sent(self, request: tuple[str, str, bytes]) -> tuple[_Process, Connection]:
-        """Send a request; return the process that has received it, and the connection on which it will answer."""
-        while True:
-            process = self.now
-            connection = process.free.get()
-            try:
-                connection.send(request)
-                return process, connection
-            except OSError:  # the process ended before it received the request
-                process.free.put(connection)
-                self._replace(process)
-
-    def _replace(self, ended: _Process) -> None:
-        with self._lock:
-            if self.now is ended:
-                code = ended.stop()
-                _log.error("the process that computes the answers ended (exit code %s); starting a new process", code)
-                self.now = self._start()
-
-
-class _Process:
-    """A running process that computes answers; `free` are its connections that have no request."""
+    """The process that computes the answers, with a connection for each of its concurrent requests."""
 
     def __init__(self, make: Callable[[], Answering], concurrent: int) -> None:
         context = multiprocessing.get_context("spawn")
-        pairs = [context.Pipe() for _ in range(concurrent)]
-        theirs = [connection for _, connection in pairs]
-        self._process = context.Process(target=_work, args=(make, theirs), name="phasegraph-answers", daemon=True)
+        ours, theirs = zip(*(context.Pipe() for _ in range(1 + concurrent)), strict=True)
+        self._control: Connection = ours[0]
+        self._process = context.Process(target=_work, args=(make, theirs), name="phasegraph-answers")
+        self._ended: int | None = None
+        self._stopping = False
         self._process.start()
         for connection in theirs:
-            connection.close()  # so that the end of the process closes the pair
+            connection.close()  # so that the end of the process closes the connection
         try:
-            self.has_vectors, error = pairs[0][0].recv()
+            self.has_vectors, error = self._control.recv()
         except EOFError:
-            raise StoreError(f"the process that computes the answers ended (exit code {self.stop()})") from None
+            self._process.join()
+            raise StoreError(
+                f"the process that computes the answers ended (exit code {self._process.exitcode})"
+            ) from None
         except BaseException:
-            self.stop()
+            self._process.kill()
             raise
         if error is not None:
             raise error
-        self.free: SimpleQueue[Connection] = SimpleQueue()
-        for connection, _ in pairs:
-            self.free.put(connection)
+        self._free: SimpleQueue[Connection] = SimpleQueue()
+        for connection in ours[1:]:
+            self._free.put(connection)
+        threading.Thread(target=self._watch, name="phasegraph-watch", daemon=True).start()
+
+    def answer(self, caller: str, method: str, body: bytes) -> str:
+        """Answer a request of a caller; its processor time is added to the list in :data:`SPENT`."""
+        connection = self._free.get()
+        try:
+            connection.send((caller, method, body))
+            answer, refused, failed, seconds = connection.recv()
+        except (EOFError, OSError):
+            raise StoreError("the process that computes the answers ended") from None
+        finally:
+            self._free.put(connection)
+        if (spent := SPENT.get()) is not None:
+            spent.append(seconds)
+        if refused:
+            raise InvalidInputError(refused)
+        if failed:
+            raise StoreError(failed)
+        found: str = answer
+        return found
+
+    def _watch(self) -> None:
+        self._process.join()
+        if not self._stopping:
+            self._ended = self._process.exitcode
+            os.kill(os.getpid(), signal.SIGINT)
 
     def stop(self) -> int | None:
-        """End the process, and return its exit code."""
+        """Stop the process; return its exit code if it had already ended, and otherwise None."""
+        self._stopping = True
+        with suppress(OSError):
+            self._control.send("stop")
+        self._process.join(_GRACE)
         self._process.kill()
-        self._process.join()
-        return self._process.exitcode
+        return self._ended
 
 
-def _work(make: Callable[[], Answering], connections: list[Connection]) -> None:
-    """Answer the requests of each connection in a thread of its own until the server's process closes it."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a signal may reach both processes; this process ends last
-        signal.signal(number, signal.SIG_IGN)
+def _work(make: Callable[[], Answering], connections: tuple[Connection, ...]) -> None:
+    """Answer the requests of each connection but the first in a thread of its own; the first is for control."""
+    control, *requests = connections
+    for number in (signal.SIGINT, signal.SIGTERM):  # a signal may reach both processes, and this process ends last
+        signal.signal(number, lambda *_: None)
+    stopped = threading.Event()
+    threading.Thread(target=_end_with_server, args=(control, stopped), daemon=True).start()
     made, error = outcome_of(make)
     if error is not None:
-        connections[0].send((None, portable(error)))
+        control.send((None, portable(error)))
         return
-    connections[0].send(({caller: one.has_vectors for caller, one in made.views.items()}, None))
+    control.send(({caller: one.has_vectors for caller, one in made.views.items()}, None))
     gc.freeze()  # or else each full garbage collection stops all threads until it has visited every loaded object
-    threads = [threading.Thread(target=_answer_all, args=(made.views, one), daemon=True) for one in connections]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for one in requests:
+        threading.Thread(target=_answer_all, args=(made.views, one), daemon=True).start()
+    stopped.wait()
+
+
+def _end_with_server(control: Connection, stopped: threading.Event) -> None:
+    """Set `stopped` if the server stops; end this process if the server's process has ended."""
+    with suppress(EOFError, OSError):
+        control.recv()
+        stopped.set()
+        control.recv()
+    os._exit(1)
 
 
 def _answer_all(views: Mapping[str, Answers], connection: Connection) -> None:
-    while True:
-        try:
+    try:
+        while True:
             caller, method, body = connection.recv()
-        except EOFError:
-            return
-        jobs = list[float]()
-        SPENT.set(jobs)
-        value, error = metered(outcome_of, partial(views[caller].answer, method, body))
-        if error is not None:
-            _log.debug("", exc_info=error)
-        connection.send((value, portable(error), sum(jobs)))
+            jobs = list[float]()
+            SPENT.set(jobs)
+            answer, error = metered(outcome_of, partial(views[caller].answer, method, body))
+            refused = str(error) if isinstance(error, InvalidInputError) else ""
+            failed = "" if error is None or refused else str(error) if isinstance(error, StoreError) else repr(error)
+            connection.send((answer, refused, failed, sum(jobs)))
+    finally:  # the server's process has ended, or requests of this connection would wait for ever
+        os._exit(1)

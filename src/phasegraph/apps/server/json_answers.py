@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from phasegraph._support.clock import NO_DEADLINE
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.sources.workers import awithin
 
 FIELDS = MappingProxyType(
@@ -17,6 +18,7 @@ FIELDS = MappingProxyType(
 """The allowed fields of a request, by method."""
 _NEEDED = MappingProxyType({"search": "query", "explain": "query", "passages": "ids"})
 
+_log = logging.getLogger("phasegraph")
 Answer = TypeVar("Answer")
 
 
@@ -36,7 +38,8 @@ class Answers(Protocol):
 def answer_json(view: Any, method: str, body: bytes) -> str:
     """Call a method of a view, a key of :data:`FIELDS`, with the fields of a JSON object; return the answer as JSON.
 
-    Raise InvalidInputError if `body` is not a JSON object, or if its fields are not the parameters of the method.
+    Raise InvalidInputError if `body` is not a JSON object, or if its fields are not valid parameters of the method. Any
+    other error is logged; then StoreError is raised, whose text only names the class of the error.
     """
     try:
         asked = json.loads(body)
@@ -48,8 +51,15 @@ def answer_json(view: Any, method: str, body: bytes) -> str:
         raise InvalidInputError(f"the field {_NEEDED[method]!r} is missing: add it to the body of the request")
     if refused := unknown_fields(asked, FIELDS[method]):
         raise InvalidInputError(refused)
-    answer: Mapping[str, Any] = getattr(view, method)(**asked)
-    return json.dumps(answer, allow_nan=False)  # ASCII escapes encode lone surrogates
+    try:
+        return json.dumps(getattr(view, method)(**asked), allow_nan=False)  # ASCII escapes encode lone surrogates
+    except InvalidInputError:
+        raise
+    except Exception as error:
+        name = type(error).__name__  # the text may contain another tenant's data
+        _log.warning("a request failed: %s", name)
+        _log.debug("", exc_info=True)
+        raise StoreError(f"the search failed ({name})") from error
 
 
 def unknown_fields(asked: Iterable[str], known: Collection[str]) -> str:

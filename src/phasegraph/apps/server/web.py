@@ -21,14 +21,14 @@ from phasegraph.apps.server.agents import NEEDED, SoundMessages, streamable_app
 from phasegraph.apps.server.connections import IDLE
 from phasegraph.apps.server.json_answers import FIELDS, Answers, aside
 from phasegraph.apps.server.turns import BusyError, Turns
-from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
+from phasegraph.errors import InvalidInputError, StoreError, needed
 from phasegraph.retrieval.plain_filters import Filter, check_filter
 
 LARGEST_BODY = 256 * 1024
 MOST_REQUESTS, SLOWEST_BODY = 2, 10.0
 """Maximum concurrent requests, and maximum seconds to receive a request.
 
-Concurrent requests share one interpreter, so more of them make every request and the event loop slower. With two, a
+Concurrent requests share one interpreter, so more of them make every request slower. With two, a
 tenant with a long request does not hold up the other tenants.
 """
 LINE, LINE_OF_SEVERAL = 64, 16
@@ -347,13 +347,9 @@ def _endpoint(view: Answers, method: str) -> Any:
             return Response(
                 await aside(partial(view.answer, method, await request.body())), media_type="application/json"
             )
-        except (InvalidInputError, InvalidTypeError) as error:
+        except InvalidInputError as error:
             return JSONResponse({"error": str(error)}, 400)
-        except Exception as error:  # noqa: BLE001 - its text may contain another tenant's data
-            _log.warning("a request failed: %s", type(error).__name__)
-            _log.debug("", exc_info=True)
-            return JSONResponse(
-                {"error": f"the search failed ({type(error).__name__}); the server's log has the error"}, 502
-            )
+        except StoreError as error:
+            return JSONResponse({"error": f"{error}; the server's log has the error"}, 502)
 
     return answered
