@@ -1228,7 +1228,7 @@ class FrameworkSuite(ManualTime):
             with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of . hits dropped: their passages"):
                 result = retriever.explain("text of p3")
             assert result.reports[0].dropped == 1
-            assert any("passages were deleted from the store" in note for note in result.reports[0].notes)
+            assert any("passages are not in the store" in note for note in result.reports[0].notes)
             for found in self.both(retriever, "text of p3"):
                 assert len(found) == 8
                 assert "p3" not in ids_of(found)

@@ -15,16 +15,19 @@ LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
 """A mapping of source names to functions ``look_up(ids)``, which return the passages of a store by id."""
 
 _SAMPLE = 64
-_DROPPED = "{gone} of {total} hits dropped: their passages were deleted from the store"
-_OF_SOURCE = "source {source!r}: {said}. Delete them from this source, too: its graph or index still contains them"
+_DROPPED = "{gone} of {total} hits dropped: their passages are not in the store"
+_OF_SOURCE = (
+    "source {source!r}: {said}. If they were deleted there, delete them from this source, too: its graph or index "
+    "still contains them"
+)
 _UNKNOWN = "{gone} of {total} hits dropped: the store has no passages with their ids"
 _OF_UNKNOWN = (
     "source {source!r}: {said}, for example {example!r}. If the store uses other ids, give the passages the same ids "
     "in both. If the passages were deleted, delete them from this source, too"
 )
 _OF_RETRIEVER = (
-    "{said}. The graph and the word index of the retriever still contain these passages: delete them with "
-    "retriever.delete([...]), which deletes from both and from the store"
+    "{said}. The graph and the word index of the retriever contain these passages. If they were deleted from the "
+    "store, delete them here, too: retriever.delete([...])"
 )
 
 

@@ -250,7 +250,7 @@ class FusedPassages(KeptPassages):
         for name in names:
             made._by_name[name].deletions.belong_to_retriever(warned)
         if store is not None:
-            made._by_name["graph"].additions = Additions("vector")
+            made._by_name["graph"].additions = Additions("vector", made._by_name["vector"].live())
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:

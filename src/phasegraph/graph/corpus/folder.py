@@ -57,7 +57,7 @@ MERGING = 3600.0
 _MOST_LOADS = 1000
 
 
-class _DoubtError(StoreError):
+class DoubtfulStoreError(StoreError):
     """An error in a vector store that leaves unknown whether the store contains a change."""
 
 

@@ -373,8 +373,10 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         index : VectorStoreIndex
-            Its nodes are read once, from the docstore or from a vector store with texts. :meth:`add_nodes` and
-            :meth:`delete` also change the index. The index embeds the nodes that you add later.
+            Its nodes are read once, from the docstore or from a vector store with texts. Other nodes in the docstore,
+            such as the parents of an auto-merging index, are not read. Index nodes with an object are left to the
+            index's own retriever. :meth:`add_nodes` and :meth:`delete` also change the index. The index embeds the
+            nodes that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_nodes`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
             ``EntityGraphRetriever.load(folder, embed_model)`` as `graph` and the index as `vector` to the constructor.

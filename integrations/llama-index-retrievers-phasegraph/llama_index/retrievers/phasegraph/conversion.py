@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import ChainMap
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -501,6 +501,19 @@ def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
     return dict(zip(ids, listed, strict=True))
 
 
+def own_ids(index: Any, among: Collection[str] | None = None) -> set[str]:
+    """Return the ids of the nodes that belong to a vector index whose vector store has no texts.
+
+    The index's docstore can also contain nodes of other indices, parents of the nodes, and nodes that were deleted from
+    the index. With `among`, only these ids are checked.
+    """
+    names = index.index_struct.nodes_dict
+    if isinstance(index.vector_store, SimpleVectorStore):  # the keys of `names`, ids of vectors, are ids of nodes
+        vectors = index.vector_store.data.embedding_dict
+        return {one for one in (names if among is None else among) if one in names and one in vectors}
+    return set(names.values()) if among is None else set(among).intersection(names.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Lookup(HitLookup):
     """A lookup of nodes by passage id: in memory, in an index's docstore, or in a vector store with texts."""
@@ -514,7 +527,7 @@ class Lookup(HitLookup):
         vectors = getattr(nodes, "vector_store", None)
         if isinstance(vectors, BasePydanticVectorStore) and vectors.stores_text:
             return cls("vectors", vectors)
-        if isinstance(vectors, SimpleVectorStore):
+        if isinstance(vectors, BasePydanticVectorStore):
             return cls("index", nodes)
         if isinstance(store, BaseDocumentStore):
             return cls("docstore", store)
@@ -536,12 +549,11 @@ class Lookup(HitLookup):
         if self.kind == "none":
             return {}
         if self.kind in ("docstore", "index"):
-            held = getattr(self.held, "docstore", self.held).get_nodes(list(ids), raise_error=False)
-            kept = {node.node_id: node for node in held if node is not None}
-            if self.kind == "docstore":
-                return kept
-            vectors = self.held.vector_store.data.embedding_dict  # the docstore may still have deleted nodes
-            return {one: node for one, node in kept.items() if one in vectors}
+            own = ids if self.kind == "docstore" else own_ids(self.held, ids)
+            held = getattr(self.held, "docstore", self.held).get_nodes(
+                [one for one in ids if one in own], raise_error=False
+            )
+            return {node.node_id: node for node in held if node is not None}
         if self.kind == "vectors":
             return {node.node_id: node for node in self.held.get_nodes(node_ids=list(ids))}
         if self.kind == "graph":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.indices.base import BaseIndex
+from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 
@@ -71,12 +72,31 @@ class _Answers:
         return self.engine.query(query)
 
 
+class IndexIds(Sequence[str]):
+    """The ids of all present nodes of a vector index; the framework's list lacks nodes that are inserted later."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index.index_struct.nodes_dict.values())
+
+    def __len__(self) -> int:
+        return len(self._index.index_struct.nodes_dict)
+
+    def __getitem__(self, row: Any) -> Any:
+        return list(self)[row]
+
+
 def as_retriever(given: object) -> Any:
     """Convert an index, query engine or function to a retriever; objects with a `retrieve` method stay unchanged."""
     if isinstance(given, BaseRetriever):
         return given
     if isinstance(given, BaseIndex):
-        return given.as_retriever()
+        made = given.as_retriever()
+        if isinstance(made, VectorIndexRetriever) and made._node_ids:
+            made._node_ids = IndexIds(given)  # type: ignore[assignment]
+        return made
     if isinstance(given, BaseQueryEngine) and type(given).retrieve is BaseQueryEngine.retrieve:
         return FunctionRetriever(_Answers(given))
     if callable(getattr(given, "retrieve", None)) and not isinstance(given, type):
