@@ -263,7 +263,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         ----------
         documents : iterable of Document
             A document without an id takes its id from its metadata; if the metadata has no id, the text determines the
-            id.
+            id. Documents without text are left out, with a warning.
         embeddings : Embeddings
             The model that embeds every document once, and each query.
         path : path, optional
@@ -286,7 +286,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         Raises
         ------
         InvalidInputError
-            If `documents` is empty, a document has no text, an id repeats, or the folder `path` is not empty.
+            If `documents` is empty, no document has a text, an id repeats, or the folder `path` is not empty.
         MissingDependencyError
             If `vector_store` is ``"chroma"`` and Chroma is not installed.
 

@@ -8,11 +8,12 @@ import pytest
 from llama_index.core import StorageContext, VectorStoreIndex, load_index_from_storage
 from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
 from llama_index.core.retrievers import AutoMergingRetriever
-from llama_index.core.schema import Document, IndexNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import Document, ImageNode, IndexNode, NodeRelationship, RelatedNodeInfo, TextNode
 from llamaindex_stores import INDEXES
 from test_corpus import Hashed
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
+from phasegraph import InvalidInputError, PhasegraphWarning
 
 QUESTION = "Who met Bo in Room 3?"
 
@@ -119,3 +120,22 @@ def test_the_index_also_searches_nodes_that_were_added_later():
         (vector,) = [one for one in retriever.explain("Cy sang in Hall 9.").evidence("new").sources
                      if one.source == "vector"]  # fmt: skip
         assert vector.rank == 1
+
+
+def test_nodes_of_an_index_without_text_are_left_out():
+    page = TextNode(text=" ", id_="page", metadata={"file": "__init__.py"})
+    picture = ImageNode(id_="picture", image_url="https://example.org/ada.png", metadata={"page": 2})
+    index = VectorStoreIndex([*nodes("x"), page, picture], embed_model=Hashed())
+    with pytest.warns(PhasegraphWarning, match="^2 nodes without text are left out, for example 'page'"):
+        retriever = CalibratedFusionRetriever.from_index(index, k=20)
+    assert set(retriever.ids()) == {f"x{row}" for row in range(6)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*were added to the store")
+        found = retriever.explain(QUESTION)
+    assert set(found.ids) > set(retriever.ids())  # the index itself still finds them
+    assert [report.notes for report in found.reports if report.source == "graph"] == [()]
+
+
+def test_the_error_of_a_blank_node_shows_the_users_metadata_alone():
+    with pytest.raises(InvalidInputError, match=r"'page' must have text; leave out passages of blank pages$"):
+        CalibratedFusionRetriever.from_nodes([TextNode(text="", id_="page")], Hashed())

@@ -23,14 +23,18 @@ class Additions:
     store of a graph that the user made is not checked, because the graph may cover a part of the store. A passage whose
     id was made from its text is not counted. ``look_up(ids)`` returns the passages of the store by id, or is None if
     the store cannot look up ids. A hit that the store does not contain is not counted: its source got it elsewhere.
+    ``text(hit)`` returns the text of a hit; a hit without text is not counted.
     """
 
-    __slots__ = ("_look_up", "_store", "_warned")
+    __slots__ = ("_look_up", "_store", "_text", "_warned")
 
     def __init__(
-        self, store: str | None = None, look_up: Callable[[Sequence[str]], Mapping[str, Any]] | None = None
+        self,
+        store: str | None = None,
+        look_up: Callable[[Sequence[str]], Mapping[str, Any]] | None = None,
+        text: Callable[[Any], str] | None = None,
     ) -> None:
-        self._store, self._look_up, self._warned = store, look_up, False
+        self._store, self._look_up, self._text, self._warned = store, look_up, text, False
 
     def see(self, corpus: Any, upstream: Upstream, notes: list[str]) -> None:
         """Add a note if the store's ranking in `upstream` has passages that are not in `corpus`, and warn once.
@@ -43,6 +47,9 @@ class Additions:
             return
         before = corpus.records(ranking.ids)
         missing = [name for name in ranking.ids if name not in corpus and name not in before and not is_text_id(name)]
+        if self._text is not None:
+            hits = {name: ranking.payloads.get(name) for name in missing}
+            missing = [name for name, hit in hits.items() if hit is None or self._text(hit).strip()]
         if missing and self._look_up is not None:
             try:
                 held = self._look_up(missing)

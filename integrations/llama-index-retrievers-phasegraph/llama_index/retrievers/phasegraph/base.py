@@ -265,7 +265,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         nodes : iterable of BaseNode
-            The nodes; each node is a passage of the corpus.
+            The nodes; each node is a passage of the corpus. Nodes without text are left out, with a warning.
         embed_model : BaseEmbedding
             The model that embeds each query. It also embeds every node without an embedding, once.
         path : path, optional
@@ -288,7 +288,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Raises
         ------
         InvalidInputError
-            If `nodes` is empty, a node has no text, an id repeats, or the folder `path` is not empty.
+            If `nodes` is empty, no node has a text, an id repeats, or the folder `path` is not empty.
         MissingDependencyError
             If `vector_store` is ``"chroma"`` and Chroma is not installed.
 

@@ -183,7 +183,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         Parameters
         ----------
         nodes : iterable of BaseNode
-            The nodes; each node is a passage of the graph.
+            The nodes; each node is a passage of the graph. Nodes without text are left out, with a warning.
         embed_model : BaseEmbedding, optional
             The model that embeds each query, and every passage unless you pass `vectors`.
         vectors : (P, d) array_like, optional
