@@ -140,6 +140,25 @@ class TestLlamaIndex(CorpusSuite):
         assert "n2" in {one.node_id for one in whole.retrieve("Ada met Bo")}
 
 
+@pytest.mark.parametrize("given", ["corpus", "docstore"])
+def test_the_document_of_a_node_is_its_parent_by_the_id_outside_of_its_metadata(given):
+    files = [Document(text=" ".join(f"{name} met Bo in Room {row}." for row in range(9)), id_=name) for name in "AC"]
+    split = SentenceSplitter(chunk_size=24, chunk_overlap=0, include_metadata=False)
+    chunks, store = split.get_nodes_from_documents(files), SimpleDocumentStore()
+    assert len(chunks) > len(files)
+    store.add_documents(files)
+    fields = {"group_by": "ref_doc_id", "parents": True if given == "corpus" else store}
+    retriever = CalibratedFusionRetriever.from_nodes(chunks, Hashed(), **fields)
+    found = {one.node.ref_doc_id: one.text for one in retriever.retrieve("Who met Bo in Room 3?")}
+    assert found.keys() == {"A", "C"}
+    for name, text in found.items():
+        assert [f"{name} met Bo in Room {row}." in text for row in range(9)] == [True] * 9
+    with pytest.warns(PhasegraphWarning, match="'nothing'") as warned:
+        for _ in range(2):
+            CalibratedFusionRetriever.from_nodes(chunks, Hashed(), **fields | {"group_by": "nothing"}).retrieve("Bo?")
+    assert len(warned) == 2  # each retriever warns once
+
+
 @pytest.mark.parametrize("name", sorted(INDEXES))
 def test_a_retriever_is_built_over_what_an_index_holds_with_its_ids(name):
     index = INDEXES[name]()

@@ -76,6 +76,11 @@ class Framework:
         """Return the text of a hit."""
         raise NotImplementedError
 
+    def metadata_of(self, hit: Any) -> Mapping[str, Any]:
+        """Return the metadata of a hit, including names of its document that the framework stores elsewhere."""
+        metadata: Mapping[str, Any] = hit.metadata
+        return metadata
+
     def with_text(self, hit: Any, text: str) -> Any:
         """Return a copy of a hit with another text."""
         raise NotImplementedError

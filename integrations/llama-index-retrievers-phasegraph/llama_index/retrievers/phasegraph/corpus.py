@@ -24,7 +24,15 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
-from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, copy_of, held_by_id, node_of, own_ids
+from llama_index.retrievers.phasegraph.conversion import (
+    Embedder,
+    chunk_of,
+    copy_of,
+    held_by_id,
+    metadata_of,
+    node_of,
+    own_ids,
+)
 from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, accepts_old_names, in_thread
@@ -173,6 +181,10 @@ class Nodes(Framework):
     def text_of(self, hit: BaseNode) -> str:
         """Return a node's text."""
         return hit.get_content()
+
+    def metadata_of(self, hit: BaseNode) -> Mapping[str, Any]:
+        """Return a node's metadata, with the id of the node's document under ``ref_doc_id``."""
+        return metadata_of(hit)
 
     def with_text(self, hit: BaseNode, text: str) -> BaseNode:
         """Return a copy of a node with another text."""
