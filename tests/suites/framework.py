@@ -279,6 +279,34 @@ class FrameworkSuite(ManualTime):
         for name in self.package.__all__:
             assert "Parameters\n" in (getattr(self.package, name).__doc__ or ""), name
 
+    # The number of hits to request.
+
+    def sixty(self, **fields: Any) -> Any:
+        """Create a retriever over a source of 80 hits, whose number of results is 60 unless `fields` say otherwise."""
+        found = self.pairs(**{f"p{row}": 99.0 - row for row in range(80)})
+        return self.retriever(vector=lambda query: found, **{"k": 60} | fields)
+
+    def test_without_fetch_k_the_sources_return_as_many_hits_as_the_answer_has_results(self) -> None:
+        assert len(self.ask(self.sixty(), "q")) == 60
+        narrow = self.sixty(k=3)
+        assert len(narrow.explain("q").candidates) == 50
+        assert len(narrow.explain("q", k=70).ids) == 70
+        narrow.k = 55
+        assert len(self.ask(narrow, "q")) == 55
+        found = self.pairs(**{f"p{row}": 99.0 - row for row in range(80)})
+        spec = SourceSpec(retriever=lambda query: found, rewrite=lambda query: f"{query}!")
+        assert len(self.retriever(vector=spec).explain("q", k=60).ids) == 60
+        assert len(self.ask(self.sixty(fetch_k=None), "q")) == 60
+
+    def test_a_fetch_k_of_the_user_stays_and_a_warning_says_what_it_cuts(self) -> None:
+        said = "^k=60, but an answer has at most 20 results, because fetch_k limits the hits of each source"
+        with pytest.warns(PhasegraphWarning, match=said):
+            retriever = self.sixty(fetch_k=20)
+        assert len(self.ask(retriever, "q")) == 20
+        self.sixty(fetch_k=20, k=20)
+        with pytest.warns(PhasegraphWarning, match="^k=21"):
+            self.sixty(fetch_k=20, k=3).k = 21
+
     # The report of a source says how its hits were read.
 
     def notes(self, limit: int = 5, **fields: Any) -> Sequence[str]:

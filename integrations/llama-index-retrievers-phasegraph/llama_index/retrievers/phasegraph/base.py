@@ -130,9 +130,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     required_filter_key : str, optional
         Metadata key for which the filters of every call must give a value, with the operator EQ or IN; a call without
         the value fails.
-    fetch_k : int or None, default 50
+    fetch_k : int or None, optional
         Number of hits to request from each source, instead of the source's own ``similarity_top_k``. None: keep the
-        source's own ``similarity_top_k``.
+        source's own ``similarity_top_k``. Default: 50, or the number of nodes to return if it is larger.
     timeout : float or None, default 10.0
         Time limit of a call in seconds; None: no limit. `on_result` and the copying of the returned nodes are not
         counted. A source, prior, correction or selection that is too late is left out; the report and a warning say so.
@@ -195,7 +195,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         parents: Any = None,
         filters: MetadataFilters | None = None,
         required_filter_key: str | None = None,
-        fetch_k: int | None = 50,
+        fetch_k: int | str | None = "default",
         timeout: float | None = CALL_TIMEOUT,
         max_query_length: int | None = LONGEST_QUERY,
         strict: bool = False,
