@@ -126,7 +126,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         If a source cannot apply the filters, the call raises InvalidInputError. For many calls with the same filters,
         call :meth:`within` once and reuse the retriever that it returns. A source's own filters
         (``index.as_retriever(filters=...)``) also apply to the other sources; if that is impossible, the constructor
-        raises an error.
+        raises an error. It also raises an error if a source is limited by ``node_ids`` or ``doc_ids``, and another
+        source is not.
     required_filter_key : str, optional
         Metadata key for which the filters of every call must give a value, with the operator EQ or IN; a call without
         the value fails.
@@ -220,6 +221,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         self._by_name: Mapping[str, RetrieverSource] = {
             name: RetrieverSource(name, _with_nodes(spec)) for name, spec in specs.items()
         }
+        _check_parts(self._by_name)
         for source in self._by_name.values():
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
@@ -590,6 +592,19 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
 def _count(name: str, value: int | None) -> int | None:
     return None if value is None else check_count(name, value)
+
+
+def _check_parts(sources: Mapping[str, RetrieverSource]) -> None:
+    """Raise InvalidInputError if a source searches only some nodes by their ids, and another source does not."""
+    parts = {name: source.part() for name, source in sources.items()}
+    for name, part in parts.items():
+        others = [repr(other) for other in parts if part and parts[other] != part]
+        if others:
+            raise InvalidInputError(
+                f"source {name!r} searches only a part of its index ({'=, '.join(part)}=), and the other sources "
+                f"({', '.join(others)}) cannot apply this limit: give filters= on a metadata key instead. If nodes "
+                "were inserted into the index after as_retriever(), make the retriever again"
+            )
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:

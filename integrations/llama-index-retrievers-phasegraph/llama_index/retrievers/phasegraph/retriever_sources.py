@@ -139,10 +139,21 @@ class RetrieverSource(WrappedSource):
             return Lookup.of(stores[0]) if len(stores) == 1 else None
         if not isinstance(whole, VectorIndexRetriever):
             return None
-        nodes = set(whole._node_ids or ())  # an index that stores its nodes lists all its ids in this attribute
-        part = bool(nodes) and nodes != set(whole._index.index_struct.nodes_dict.values())
-        narrow = part or whole._filters is not None or whole._doc_ids or whole._kwargs
-        return None if narrow else self.live()
+        return None if self.part() or whole._filters is not None or whole._kwargs else self.live()
+
+    def part(self) -> dict[str, frozenset[str]]:
+        """Return the ids to which the source's search is limited, by the name of the retriever's argument.
+
+        The result is empty if the source searches all nodes of its index, or is no retriever of a vector index.
+        """
+        whole = self.whole
+        if not isinstance(whole, VectorIndexRetriever):
+            return {}
+        nodes = frozenset(whole._node_ids or ())  # an index that stores its nodes lists all its ids in this attribute
+        every = frozenset(whole._index.index_struct.nodes_dict.values())
+        given = {"node_ids": frozenset[str]() if every and every <= nodes else nodes}
+        given["doc_ids"] = frozenset(whole._doc_ids or ())
+        return {name: ids for name, ids in given.items() if ids}
 
     @property
     def corpus(self) -> Any:
