@@ -461,7 +461,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         query : str or QueryBundle
-            The query; it must not be blank.
+            The query; it must not be blank. The model does not embed a query with an ``embedding``.
         k : int, optional
             Number of results; by default, `similarity_top_k`.
         filters : MetadataFilters, optional
