@@ -9,11 +9,13 @@ from llama_index.core import StorageContext, VectorStoreIndex, load_index_from_s
 from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
 from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.schema import Document, ImageNode, IndexNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.retrievers.bm25 import BM25Retriever
 from llamaindex_stores import INDEXES
 from test_corpus import Hashed
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
 from phasegraph import InvalidInputError, PhasegraphWarning
+from phasegraph.retrieval import SourceSpec
 
 QUESTION = "Who met Bo in Room 3?"
 
@@ -139,3 +141,16 @@ def test_nodes_of_an_index_without_text_are_left_out():
 def test_the_error_of_a_blank_node_shows_the_users_metadata_alone():
     with pytest.raises(InvalidInputError, match=r"'page' must have text; leave out passages of blank pages$"):
         CalibratedFusionRetriever.from_nodes([TextNode(text="", id_="page")], Hashed())
+
+
+def test_a_source_whose_hits_are_all_deleted_is_not_called_unusable():
+    index = VectorStoreIndex(nodes("x", 40), embed_model=Hashed())
+    words = BM25Retriever.from_defaults(nodes=nodes("x", 40), similarity_top_k=1)
+    retriever = CalibratedFusionRetriever(index, retrievers={"bm25": SourceSpec(retriever=words, fetch_k=1)})
+    index.delete_nodes(["x13"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "source 'bm25': 1 of 1 hits dropped")
+        found = retriever.explain("13")
+    assert [(report.source, report.status) for report in found.reports] == [("bm25", "empty"), ("vector", "ok")]
+    assert not found.degraded

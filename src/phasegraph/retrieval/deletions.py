@@ -116,7 +116,8 @@ class Deletions:
         """Add a note that `gone` hits were dropped, and warn once.
 
         `kept` is the ranking without these hits. Return this ranking, with `gone` added to its number of dropped hits.
-        `example` is the id of a dropped hit if the store may use other ids than the source.
+        `example` is the id of a dropped hit if the store may use other ids than the source. If no hit is left, and all
+        their passages were deleted, the ranking is just empty: the source's hits were usable, so it did not fail.
         """
         if not gone:
             return kept
@@ -126,4 +127,5 @@ class Deletions:
         if text not in self._warned:
             self._warned.add(text)
             warn(text.format(source=self._source, said=said, example=example))
-        return replace(kept, dropped=kept.dropped + gone, reason=kept.reason if len(kept) else said)
+        counts = bool(len(kept) or example)
+        return replace(kept, dropped=kept.dropped + gone * counts, reason=kept.reason if len(kept) else said)
