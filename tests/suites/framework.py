@@ -1214,6 +1214,16 @@ class FrameworkSuite(ManualTime):
             with pytest.raises(InvalidInputError, match="id 'b' is repeated"):
                 make(corpus)
 
+    def test_a_dropped_hit_is_noted_and_does_not_stand_for_a_second_id_of_its_text(self) -> None:
+        texts = {name: self.document(name, f"the text of {name}") for name in "ab"}
+        bad = [(texts["a"], float("nan")), (texts["b"], 0.5)]
+        retriever = self.retriever(retrievers={"bad": lambda query: bad, "good": lambda query: [(texts["a"], 0.7)]})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            report = retriever.explain("q").reports[0]
+        assert (report.hits, report.dropped) == (1, 1)
+        assert "1 of 2 hits dropped: their scores or ids are unusable" in report.notes
+
     def test_sources_that_return_one_text_under_two_ids_are_warned_about_at_once(self) -> None:
         def other(query: str) -> Any:
             return [(self.document("uuid-1", "Text  of a"), 1.0)]
