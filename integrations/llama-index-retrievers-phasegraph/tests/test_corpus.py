@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from llama_index.core import StorageContext, VectorStoreIndex, load_index_from_storage
+from llama_index.core import Settings, StorageContext, VectorStoreIndex, load_index_from_storage
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
@@ -419,3 +419,25 @@ def test_a_changed_node_is_embedded_if_the_model_sees_the_change_or_the_node_has
         node.excluded_embed_metadata_keys, node.embedding = ["seen"], vector
         assert retriever.sync([node]).embedded == 1
     assert np.ptp(retriever._corpus.index.graph.view.embeddings) == 0
+
+
+def test_the_model_of_the_settings_is_used_if_the_user_set_it(tmp_path, monkeypatch):
+    nodes = [TextNode(text="Ada met Bo.", id_="a"), TextNode(text="Cy sang.", id_="c")]
+    monkeypatch.setattr(Settings, "_embed_model", None)
+    for make in (lambda: CalibratedFusionRetriever.from_nodes(nodes), lambda: CalibratedFusionRetriever.load(tmp_path)):
+        with pytest.raises(InvalidTypeError, match=r"got None: give embed_model=, or set Settings\.embed_model"):
+            make()
+    assert Settings._embed_model is None
+    Settings.embed_model = Hashed()
+    made = CalibratedFusionRetriever.from_nodes(nodes, path=tmp_path / "folder")
+    for retriever in (made, CalibratedFusionRetriever.load(tmp_path / "folder")):
+        assert retriever._embeds is Settings.embed_model
+        assert retriever.retrieve("Who met Bo?")[0].node_id == "a"
+    assert EntityGraphRetriever.from_nodes(nodes)._embeds is None
+
+
+def test_a_list_of_nodes_as_a_source_names_the_method_that_takes_nodes():
+    with pytest.raises(InvalidTypeError, match=r"got a list of nodes; use \w+\.from_nodes\(nodes, embed_model\)$"):
+        CalibratedFusionRetriever(vector=[TextNode(text="Ada met Bo.")])
+    with pytest.raises(InvalidTypeError, match=r"give several sources as retrievers="):
+        CalibratedFusionRetriever(vector=[len, len])

@@ -22,6 +22,7 @@ from llama_index.retrievers.phasegraph.corpus import (
     IndexVectors,
     KeptNodes,
     contents_of,
+    given_or_settings,
 )
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.filters import (
@@ -249,7 +250,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     def from_nodes(
         cls,
         nodes: Iterable[BaseNode],
-        embed_model: BaseEmbedding,
+        embed_model: BaseEmbedding | None = None,
         *,
         path: str | os.PathLike[str] | None = None,
         vector_store: str = "flat",
@@ -268,8 +269,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         ----------
         nodes : iterable of BaseNode
             The nodes; each node is a passage of the corpus. Nodes without text are left out, with a warning.
-        embed_model : BaseEmbedding
-            The model that embeds each query. It also embeds every node without an embedding, once.
+        embed_model : BaseEmbedding, optional
+            The model that embeds each query. It also embeds every node without an embedding, once. Default:
+            ``Settings.embed_model``, if you set it.
         path : path, optional
             A new or empty folder, which stores the graph, the word index and the vectors in memory-mapped files.
             :meth:`load` opens the folder again. Without `path`, everything stays in memory.
@@ -310,15 +312,16 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         tried = {**fields, "filters": None}
         return cls._of_passages(
-            nodes, embed_model, how, path, {**fields, "embed_clauses": embed_clauses}, tried, vector_store=vector_store
-        )
+            nodes, given_or_settings(embed_model), how, path, {**fields, "embed_clauses": embed_clauses}, tried,
+            vector_store=vector_store,
+        )  # fmt: skip
 
     @classmethod
     @known_arguments
     def load(
         cls,
         path: str | os.PathLike[str],
-        embed_model: BaseEmbedding,
+        embed_model: BaseEmbedding | None = None,
         *,
         reembed: bool = False,
         vector_store: str | None = None,
@@ -331,8 +334,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         ----------
         path : path
             The folder.
-        embed_model : BaseEmbedding
-            The model that embedded the nodes.
+        embed_model : BaseEmbedding, optional
+            The model that embedded the nodes. Default: ``Settings.embed_model``, if you set it.
         reembed : bool, default False
             Embed every node again with `embed_model`, as :meth:`reembed` does.
         vector_store : {"flat", "chroma"}, optional
@@ -352,8 +355,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             `embed_model` embeds three nodes again.
         """
         return cls._loaded(
-            path, embed_model, {**fields, "embed_clauses": embed_clauses}, reembed=reembed, vector_store=vector_store
-        )
+            path, given_or_settings(embed_model), {**fields, "embed_clauses": embed_clauses}, reembed=reembed,
+            vector_store=vector_store,
+        )  # fmt: skip
 
     @classmethod
     @known_arguments

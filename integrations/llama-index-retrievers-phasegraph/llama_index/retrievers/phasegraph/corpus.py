@@ -249,6 +249,20 @@ class Nodes(Framework):
 NODES = Nodes()
 
 
+def given_or_settings(model: BaseEmbedding | None) -> BaseEmbedding:
+    """Return the embedding model, or the model that the user set in ``Settings`` if `model` is None.
+
+    Raise InvalidTypeError if there is neither; the framework's default model would send the texts to a service.
+    """
+    if model is not None:
+        return model
+    if Settings._embed_model is None:
+        raise InvalidTypeError(
+            "embed_model must be a LlamaIndex embedding model; got None: give embed_model=, or set Settings.embed_model"
+        )
+    return Settings.embed_model
+
+
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
     """Return the nodes of an index by id, as :func:`nodes_of` does, and their vectors.
 

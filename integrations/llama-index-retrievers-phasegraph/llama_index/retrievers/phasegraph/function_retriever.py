@@ -12,7 +12,7 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 
 from llama_index.retrievers.phasegraph.conversion import unpack
@@ -103,8 +103,9 @@ def as_retriever(given: object) -> Any:
         return given
     if callable(given) and not isinstance(given, type):
         return FunctionRetriever(given)
-    hint = "; pass a list as retrievers=[...]" if isinstance(given, list | tuple) else ""
+    nodes = isinstance(given, list | tuple) and given and all(isinstance(one, BaseNode) for one in given)
+    got = "a list of nodes; use CalibratedFusionRetriever.from_nodes(nodes, embed_model)"
     raise InvalidTypeError(
         "a source must be a LlamaIndex retriever, index, query engine, source or function; got "
-        f"{describe_type(given)}{hint}"
+        f"{got if nodes else describe_type(given)}"
     )
