@@ -14,7 +14,7 @@ from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter,
 from tests.suites.question_calls import NOTE, QUERY, TEXTS, vector_of_words
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
-from llama_index.retrievers.phasegraph.conversion import QuestionModel
+from llama_index.retrievers.phasegraph.embedding import QuestionModel
 from phasegraph.errors import PhasegraphWarning
 
 

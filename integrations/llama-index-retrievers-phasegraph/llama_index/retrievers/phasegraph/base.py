@@ -16,7 +16,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
 import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
-from llama_index.retrievers.phasegraph.conversion import Lookup, access_of, check_key, nodes_of
+from llama_index.retrievers.phasegraph.conversion import check_key, nodes_of
 from llama_index.retrievers.phasegraph.corpus import (
     NODES,
     IndexVectors,
@@ -24,6 +24,7 @@ from llama_index.retrievers.phasegraph.corpus import (
     contents_of,
     given_or_settings,
 )
+from llama_index.retrievers.phasegraph.embedding import access_of
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.filters import (
     check_agree,
@@ -32,6 +33,7 @@ from llama_index.retrievers.phasegraph.filters import (
     check_required_key,
     joined,
 )
+from llama_index.retrievers.phasegraph.lookup import Lookup
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
 from llama_index.retrievers.phasegraph.retriever_sources import RetrieverSource
 from llama_index.retrievers.phasegraph.stages import LlamaIndexStages

@@ -24,16 +24,11 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
-from llama_index.retrievers.phasegraph.conversion import (
-    Embedder,
-    chunk_of,
-    copy_of,
-    held_by_id,
-    metadata_of,
-    node_of,
-    own_ids,
-)
+from llama_index.retrievers.phasegraph.embedding import Embedder
 from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
+from llama_index.retrievers.phasegraph.lookup import own_ids
+from llama_index.retrievers.phasegraph.nodes import copy_of, held_by_id, metadata_of, node_of
+from llama_index.retrievers.phasegraph.property_graph import chunk_of
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, accepts_old_names, in_thread
 

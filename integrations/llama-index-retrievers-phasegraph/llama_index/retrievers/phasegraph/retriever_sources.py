@@ -13,24 +13,21 @@ from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
-from llama_index.retrievers.phasegraph.conversion import (
-    Lookup,
-    TripleNode,
-    as_node,
-    is_knowledge,
-    knowledge_ranking,
-    names_own_chunks,
-    ranking_of,
-    reader_of,
-    stores_of,
-    unpack,
-)
+from llama_index.retrievers.phasegraph.conversion import as_node, ranking_of, reader_of, unpack
 from llama_index.retrievers.phasegraph.filters import bm25_ids, is_bm25, joined, matching_rows, narrowed, only_matching
 from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriever, as_retriever
 from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
+from llama_index.retrievers.phasegraph.lookup import Lookup
 from llama_index.retrievers.phasegraph.method_replacements import deleted_nodes
+from llama_index.retrievers.phasegraph.nodes import TripleNode
 from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriever
 from llama_index.retrievers.phasegraph.prepared_retriever import prepared
+from llama_index.retrievers.phasegraph.property_graph import (
+    is_knowledge,
+    knowledge_ranking,
+    names_own_chunks,
+    stores_of,
+)
 from llama_index.retrievers.phasegraph.query_bundles import own_bundle
 from llama_index.retrievers.phasegraph.retriever_traits import (
     decides_membership,
