@@ -32,6 +32,16 @@ def test_a_store_of_the_same_passages_says_nothing(corpus, ids):
     assert notes == []
 
 
+def test_hits_that_the_store_does_not_contain_come_from_elsewhere_and_are_not_counted(corpus):
+    found = upstream("a", "new", "of another index")
+    with pytest.warns(PhasegraphWarning, match=r"^1 of 3 hits of 'vector' are not in the graph"):
+        Additions("vector", lambda ids: {one: one for one in ids if one == "new"}).see(corpus, found, [])
+    Additions("vector", lambda ids: {}).see(corpus, found, notes := [])
+    assert notes == []
+    Additions("vector", lambda ids: {}[ids[0]]).see(corpus, found, notes)
+    assert notes == ["source 'vector' failed to look up passages (KeyError)"]
+
+
 def test_a_running_change_of_the_retriever_itself_says_nothing(corpus):
     searched = []
 

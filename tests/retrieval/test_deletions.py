@@ -3,6 +3,7 @@
 import pytest
 
 from phasegraph import PhasegraphWarning, Ranking
+from phasegraph.reports import found_in
 from phasegraph.retrieval import Deletions, Payloads, completed
 from phasegraph.retrieval.identity import text_id
 
@@ -22,10 +23,10 @@ def store(held, asked=None):
 def test_what_the_store_lacks_is_dropped_counted_noted_and_warned_about_once():
     held = {name: text for name, text in HELD.items() if name != "p1"}
     deletions = Deletions("graph", HELD, {"vector": store(held)})
-    with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of 3 hits dropped: their passages were deleted"):
+    with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of 3 hits dropped: their passages are not in"):
         found = deletions.checked(FOUND, {}, notes := [])
     assert (found.ids, found.dropped, found.reason) == (("p0", "p2"), 1, "")
-    assert notes == ["1 of 3 hits dropped: their passages were deleted from the store"]
+    assert notes == ["1 of 3 hits dropped: their passages are not in the store"]
     assert deletions.checked(FOUND, {}, []).ids == ("p0", "p2")
 
 
@@ -35,8 +36,8 @@ def test_where_all_are_gone_the_ranking_says_why_it_is_empty():
     )
     with pytest.warns(PhasegraphWarning):
         found = deletions.checked(FOUND, {}, [])
-    assert (len(found), found.dropped) == (0, 3)
-    assert found.reason == "3 of 3 hits dropped: their passages were deleted from the store"
+    assert found_in(found) == ("empty", found.reason)  # and not "partial": its hits were usable
+    assert found.reason == "3 of 3 hits dropped: their passages are not in the store"
 
 
 def test_hits_of_which_the_store_has_none_may_have_other_ids_and_are_not_called_deleted():
@@ -45,8 +46,9 @@ def test_hits_of_which_the_store_has_none_may_have_other_ids_and_are_not_called_
     with pytest.warns(PhasegraphWarning) as said:
         found = completed(hits, [], {"vector": store({})}, [], Deletions("graph"))
     assert (found.ids, found.reason) == ((), "2 of 2 hits dropped: the store has no passages with their ids")
+    assert found_in(found)[0] == "partial"
     assert "no passages with their ids, for example '44a8'. If the store uses other ids" in str(said[0].message)
-    with pytest.warns(PhasegraphWarning, match="1 of 2 hits dropped: their passages were deleted from the store"):
+    with pytest.warns(PhasegraphWarning, match="1 of 2 hits dropped: their passages are not in the store"):
         assert completed(hits, [], {"vector": store(stored)}, [], Deletions("graph")).ids == ("44a8",)
 
 

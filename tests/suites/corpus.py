@@ -42,8 +42,10 @@ from phasegraph.graph.corpus.corpus import Corpus
 from phasegraph.graph.corpus.folder import Folder
 from phasegraph.graph.flat import VectorSource
 from phasegraph.graph.model.entity_graph import EntityGraph, Extraction
+from phasegraph.graph.model.rules import RuleExtractor
 from phasegraph.graph.walk.clauses import clauses
 from phasegraph.graph.walk.source import GraphSource
+from phasegraph.retrieval.indexing import Indexing
 
 FOLDERS = Path(__file__).parents[1] / "folders"
 """Folder with corpus folders of this and older versions; ``tests/folders/write.py`` writes a corpus folder."""
@@ -1342,6 +1344,38 @@ class CorpusSuite:
                 self.made([document], path, **fields)
             assert not path.exists()
 
+    def test_passages_without_text_are_left_out_with_one_warning(self, any_place: Path | None) -> None:
+        pages = [self.document(f"d{row}", "Ada met Bo." if row % 2 else " \n", page=row) for row in range(6)]
+        said = r"^3 \w+s without text are left out, for example 'd0' \(metadata: \{'page': 0\}\)$"
+        with pytest.warns(PhasegraphWarning, match=said) as warned:
+            retriever = self.made([*pages, self.document("t", "", title="A Title")], any_place)
+        assert len(warned) == 1
+        for again in [retriever] if any_place is None else [retriever, self.opened(any_place)]:
+            assert again.ids() == ["d1", "d3", "d5", "t"]
+        with pytest.warns(PhasegraphWarning, match=said) as warned:
+            graph = self.graph_of(pages, self.model())
+        assert len(warned) == 1
+        assert graph.ids() == ["d1", "d3", "d5"]
+        with pytest.warns(PhasegraphWarning, match=said):
+            graph = type(graph)._of_passages(pages, None, Indexing(), [[row, 1] for row in range(6)], None, {})
+        vectors = graph._corpus.index.graph.embeddings
+        assert (vectors[:, 0] / vectors[:, 1]).round(3).tolist() == [1, 3, 5]
+        with pytest.warns(PhasegraphWarning, match=said):
+            type(graph)._of_passages(pages, None, Indexing(), None, RuleExtractor(), {})
+
+    def test_a_sync_leaves_out_passages_without_text_and_deletes_emptied_documents(self) -> None:
+        retriever = self.made(self.pages(a=["Ada met Bo.", "Cy sang."], b=["Cy danced."], c=["Dee slept."]))
+        now = self.pages(a=["Ada met Bo.", " "], b=[""], d=["\n"])
+        with pytest.warns(PhasegraphWarning, match=r"^3 \w+s without text are left out, for example") as warned:
+            counts = retriever.sync(now)
+        assert len(warned) == 1
+        assert (counts.added, counts.changed, counts.deleted, counts.unchanged) == (0, 2, 0, 0)
+        assert retriever.documents() == {"a.md": 1, "c.md": 1}
+        with pytest.warns(PhasegraphWarning, match="without text"):
+            counts = retriever.sync(now, full=True)
+        assert (counts.added, counts.changed, counts.deleted, counts.unchanged) == (0, 0, 1, 1)
+        assert retriever.documents() == {"a.md": 1}
+
     def test_halves_of_characters_and_keys_of_the_stores_own_come_back_whole(self, tmp_path: Path) -> None:
         text, path = "Ada met Bo \ud83d in Turin.", tmp_path / "corpus"
         retriever = self.made([self.document("w", text, **{"$key": 1, "#": "x", "half": "\ud83d"})], path)
@@ -1387,8 +1421,9 @@ class CorpusSuite:
             raise OSError("no space left")
 
         monkeypatch.setattr(ChromaVectors, "write", refusing)
-        with pytest.raises(StoreError, match="load the folder again"):
+        with pytest.raises(StoreError, match="load the folder again") as raised:
             self.add(retriever, [self.document("d2", "Other words."), *self.documents([9])])
+        assert not raised.type.__name__.startswith("_")  # a traceback shows the name
         monkeypatch.undo()
         assert self._vectors_of(retriever) != before
         assert self._vectors_of(self.opened(path)) == before

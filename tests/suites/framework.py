@@ -279,6 +279,34 @@ class FrameworkSuite(ManualTime):
         for name in self.package.__all__:
             assert "Parameters\n" in (getattr(self.package, name).__doc__ or ""), name
 
+    # The number of hits to request.
+
+    def sixty(self, **fields: Any) -> Any:
+        """Create a retriever over a source of 80 hits, whose number of results is 60 unless `fields` say otherwise."""
+        found = self.pairs(**{f"p{row}": 99.0 - row for row in range(80)})
+        return self.retriever(vector=lambda query: found, **{"k": 60} | fields)
+
+    def test_without_fetch_k_the_sources_return_as_many_hits_as_the_answer_has_results(self) -> None:
+        assert len(self.ask(self.sixty(), "q")) == 60
+        narrow = self.sixty(k=3)
+        assert len(narrow.explain("q").candidates) == 50
+        assert len(narrow.explain("q", k=70).ids) == 70
+        narrow.k = 55
+        assert len(self.ask(narrow, "q")) == 55
+        found = self.pairs(**{f"p{row}": 99.0 - row for row in range(80)})
+        spec = SourceSpec(retriever=lambda query: found, rewrite=lambda query: f"{query}!")
+        assert len(self.retriever(vector=spec).explain("q", k=60).ids) == 60
+        assert len(self.ask(self.sixty(fetch_k=None), "q")) == 60
+
+    def test_a_fetch_k_of_the_user_stays_and_a_warning_says_what_it_cuts(self) -> None:
+        said = "^k=60, but an answer has at most 20 results, because fetch_k limits the hits of each source"
+        with pytest.warns(PhasegraphWarning, match=said):
+            retriever = self.sixty(fetch_k=20)
+        assert len(self.ask(retriever, "q")) == 20
+        self.sixty(fetch_k=20, k=20)
+        with pytest.warns(PhasegraphWarning, match="^k=21"):
+            self.sixty(fetch_k=20, k=3).k = 21
+
     # The report of a source says how its hits were read.
 
     def notes(self, limit: int = 5, **fields: Any) -> Sequence[str]:
@@ -1201,6 +1229,16 @@ class FrameworkSuite(ManualTime):
             with pytest.raises(InvalidInputError, match="id 'b' is repeated"):
                 make(corpus)
 
+    def test_a_dropped_hit_is_noted_and_does_not_stand_for_a_second_id_of_its_text(self) -> None:
+        texts = {name: self.document(name, f"the text of {name}") for name in "ab"}
+        bad = [(texts["a"], float("nan")), (texts["b"], 0.5)]
+        retriever = self.retriever(retrievers={"bad": lambda query: bad, "good": lambda query: [(texts["a"], 0.7)]})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            report = retriever.explain("q").reports[0]
+        assert (report.hits, report.dropped) == (1, 1)
+        assert "1 of 2 hits dropped: their scores or ids are unusable" in report.notes
+
     def test_sources_that_return_one_text_under_two_ids_are_warned_about_at_once(self) -> None:
         def other(query: str) -> Any:
             return [(self.document("uuid-1", "Text  of a"), 1.0)]
@@ -1243,7 +1281,7 @@ class FrameworkSuite(ManualTime):
             with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of . hits dropped: their passages"):
                 result = retriever.explain("text of p3")
             assert result.reports[0].dropped == 1
-            assert any("passages were deleted from the store" in note for note in result.reports[0].notes)
+            assert any("passages are not in the store" in note for note in result.reports[0].notes)
             for found in self.both(retriever, "text of p3"):
                 assert len(found) == 8
                 assert "p3" not in ids_of(found)

@@ -175,7 +175,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         Parameters
         ----------
         documents : iterable of Document
-            The documents; each document is a passage of the graph.
+            The documents; each document is a passage of the graph. Documents without text are left out, with a warning.
         embeddings : Embeddings, optional
             The model that embeds each query, and every passage unless you pass `vectors`.
         vectors : (P, d) array_like, optional

@@ -118,9 +118,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     required_filter_key : str, optional
         Metadata key for which the filter of every call must give a value; a call without the value fails. Use it
         because some of LangChain's own retrievers do not pass ``configurable`` on, and thus lose a filter.
-    fetch_k : int or None, default 50
+    fetch_k : int or None, optional
         Number of hits to request from each source, instead of the source's own ``k``. None: keep the source's own
-        ``k``.
+        ``k``. Default: 50, or the number of documents to return if it is larger.
     timeout : float or None, default 10.0
         Time limit of a call in seconds; None: no limit. `on_result` and the copying of the returned documents are not
         counted. A source, prior, correction or selection that is too late is left out; the report and a warning say so.
@@ -182,7 +182,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     parents: Any = None
     filter: Mapping[str, Any] | None = None
     required_filter_key: Key | None = None
-    fetch_k: Any = 50
+    fetch_k: Any = "default"
     timeout: Any = CALL_TIMEOUT
     max_query_length: Any = LONGEST_QUERY
     strict: bool = Field(default=False, strict=True)
@@ -265,7 +265,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         ----------
         documents : iterable of Document
             A document without an id takes its id from its metadata; if the metadata has no id, the text determines the
-            id.
+            id. Documents without text are left out, with a warning.
         embeddings : Embeddings
             The model that embeds every document once, and each query.
         path : path, optional
@@ -288,7 +288,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         Raises
         ------
         InvalidInputError
-            If `documents` is empty, a document has no text, an id repeats, or the folder `path` is not empty.
+            If `documents` is empty, no document has a text, an id repeats, or the folder `path` is not empty.
         MissingDependencyError
             If `vector_store` is ``"chroma"`` and Chroma is not installed.
 

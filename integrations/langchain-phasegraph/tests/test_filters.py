@@ -237,7 +237,7 @@ class Plain(VectorStore):
 
 
 def test_a_store_that_knows_no_operators_is_searched_deep_enough_or_refused():
-    found = PhaseGraphRetriever(vector=Plain(11_000), fetch_k=5, k=9).invoke("q", filter={"row": {"$gte": 9_990}})
+    found = PhaseGraphRetriever(vector=Plain(11_000), fetch_k=5, k=5).invoke("q", filter={"row": {"$gte": 9_990}})
     assert rows(found) == list(range(9_990, 9_995))
     assert rows(PhaseGraphRetriever(vector=Plain(900)).invoke("q", filter={"row": {"$in": [3, 800]}})) == [3, 800]
     with pytest.raises(InvalidInputError, match="of the 10000 passages nearest to the query only 4 match"):

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from llama_index.core import StorageContext, VectorStoreIndex, load_index_from_storage
+from llama_index.core import Settings, StorageContext, VectorStoreIndex, load_index_from_storage
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
@@ -138,6 +138,26 @@ class TestLlamaIndex(CorpusSuite):
         whole.delete(["n3"])
         assert {one.node_id for one in narrow.retrieve("Ada met Bo")} == {"n1"}
         assert "n2" in {one.node_id for one in whole.retrieve("Ada met Bo")}
+
+
+@pytest.mark.parametrize("given", ["corpus", "docstore"])
+def test_the_document_of_a_node_is_its_parent_by_the_id_outside_of_its_metadata(given):
+    files = [Document(text=" ".join(f"{name} met Bo in Room {row}." for row in range(9)), id_=name) for name in "AC"]
+    split = SentenceSplitter(chunk_size=24, chunk_overlap=0, include_metadata=False)
+    chunks, store = split.get_nodes_from_documents(files), SimpleDocumentStore()
+    assert len(chunks) > len(files)
+    store.add_documents(files)
+    fields = {"group_by": "ref_doc_id", "parents": True if given == "corpus" else store}
+    retriever = CalibratedFusionRetriever.from_nodes(chunks, Hashed(), **fields)
+    found = {one.node.ref_doc_id: one.text for one in retriever.retrieve("Who met Bo in Room 3?")}
+    assert found.keys() == {"A", "C"}
+    for name, text in found.items():
+        assert [f"{name} met Bo in Room {row}." in text for row in range(9)] == [True] * 9
+    retriever = CalibratedFusionRetriever.from_nodes(chunks, Hashed(), **fields | {"group_by": "nothing"})
+    with pytest.warns(PhasegraphWarning, match="'nothing'") as warned:
+        retriever.retrieve("Bo?")
+    retriever.retrieve("Who met Bo?")
+    assert len(warned) == 1
 
 
 @pytest.mark.parametrize("name", sorted(INDEXES))
@@ -399,3 +419,25 @@ def test_a_changed_node_is_embedded_if_the_model_sees_the_change_or_the_node_has
         node.excluded_embed_metadata_keys, node.embedding = ["seen"], vector
         assert retriever.sync([node]).embedded == 1
     assert np.ptp(retriever._corpus.index.graph.view.embeddings) == 0
+
+
+def test_the_model_of_the_settings_is_used_if_the_user_set_it(tmp_path, monkeypatch):
+    nodes = [TextNode(text="Ada met Bo.", id_="a"), TextNode(text="Cy sang.", id_="c")]
+    monkeypatch.setattr(Settings, "_embed_model", None)
+    for make in (lambda: CalibratedFusionRetriever.from_nodes(nodes), lambda: CalibratedFusionRetriever.load(tmp_path)):
+        with pytest.raises(InvalidTypeError, match=r"got None: give embed_model=, or set Settings\.embed_model"):
+            make()
+    assert Settings._embed_model is None
+    Settings.embed_model = Hashed()
+    made = CalibratedFusionRetriever.from_nodes(nodes, path=tmp_path / "folder")
+    for retriever in (made, CalibratedFusionRetriever.load(tmp_path / "folder")):
+        assert retriever._embeds is Settings.embed_model
+        assert retriever.retrieve("Who met Bo?")[0].node_id == "a"
+    assert EntityGraphRetriever.from_nodes(nodes)._embeds is None
+
+
+def test_a_list_of_nodes_as_a_source_names_the_method_that_takes_nodes():
+    with pytest.raises(InvalidTypeError, match=r"got a list of nodes; use \w+\.from_nodes\(nodes, embed_model\)$"):
+        CalibratedFusionRetriever(vector=[TextNode(text="Ada met Bo.")])
+    with pytest.raises(InvalidTypeError, match=r"give several sources as retrievers="):
+        CalibratedFusionRetriever(vector=[len, len])

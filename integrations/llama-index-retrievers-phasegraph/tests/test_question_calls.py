@@ -9,12 +9,12 @@ import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.embeddings import BaseEmbedding
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import QueryBundle, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from tests.suites.question_calls import NOTE, QUERY, TEXTS, vector_of_words
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
-from llama_index.retrievers.phasegraph.conversion import QuestionModel
+from llama_index.retrievers.phasegraph.embedding import QuestionModel
 from phasegraph.errors import PhasegraphWarning
 
 
@@ -70,6 +70,36 @@ def test_a_question_costs_one_call_of_the_model(kind, model, tmp_path):
     assert found[0] == found[1]
     assert "Alfred Hitchcock" in found[0]
     assert model.asked == [QUERY] * 2
+
+
+def raw_scores(result):
+    """Return the scores of each source, by source name and passage id."""
+    return {
+        (one.source, name): one.raw for name in result.ids for one in result.evidence(name).sources
+        if one.rank is not None
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["nodes", "folder", "index", "parts"])
+def test_a_vector_of_the_caller_replaces_the_vector_of_the_question(kind, model, tmp_path):
+    retriever = made(kind, model, tmp_path)
+    plain = retriever.explain(QUERY)
+    model.asked.clear()
+    given = QueryBundle(QUERY, embedding=vector_of_words("Paris London"))
+    found = [retriever.explain(given), asyncio.run(retriever.aexplain(given))]
+    assert model.asked == []
+    model.asked.clear()
+    same = retriever.explain(QueryBundle(QUERY, embedding=vector_of_words(QUERY)))
+    assert raw_scores(same) == pytest.approx(raw_scores(plain))
+    for one in found:
+        scores, before = raw_scores(one), raw_scores(plain)
+        for source in ("vector", "graph"):
+            assert [key for key in scores.keys() & before.keys() if key[0] == source and scores[key] != before[key]]
+    assert raw_scores(retriever.explain(QUERY)) == pytest.approx(raw_scores(plain))
+    graph = EntityGraphRetriever.from_nodes(nodes(), embed_model=model)
+    model.asked.clear()
+    graph.retrieve(given)
+    assert model.asked == []
 
 
 @pytest.mark.parametrize("kind", ["nodes", "index"])

@@ -18,6 +18,7 @@ from phasegraph.graph.corpus.passage_input import Keys as Keys
 from phasegraph.graph.corpus.passage_input import check_passages as check_passages
 from phasegraph.graph.corpus.passage_input import check_source_key as check_source_key
 from phasegraph.graph.corpus.passage_input import fields_of as fields_of
+from phasegraph.graph.corpus.passage_input import metadata_hint as metadata_hint
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
 from phasegraph.graph.flat import LexicalSource, VectorSource

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from phasegraph.retrieval.identity import is_text_id
@@ -20,13 +21,20 @@ class Additions:
 
     `store` is the name of the source that searches the store from which the retriever made its corpus, or None. The
     store of a graph that the user made is not checked, because the graph may cover a part of the store. A passage whose
-    id was made from its text is not counted.
+    id was made from its text is not counted. ``look_up(ids)`` returns the passages of the store by id, or is None if
+    the store cannot look up ids. A hit that the store does not contain is not counted: its source got it elsewhere.
+    ``text(hit)`` returns the text of a hit; a hit without text is not counted.
     """
 
-    __slots__ = ("_once", "_store")
+    __slots__ = ("_look_up", "_once", "_store", "_text")
 
-    def __init__(self, store: str | None = None) -> None:
-        self._store, self._once = store, Once()
+    def __init__(
+        self,
+        store: str | None = None,
+        look_up: Callable[[Sequence[str]], Mapping[str, Any]] | None = None,
+        text: Callable[[Any], str] | None = None,
+    ) -> None:
+        self._store, self._look_up, self._text, self._once = store, look_up, text, Once()
 
     def see(self, corpus: Any, upstream: Upstream, notes: list[str]) -> None:
         """Add a note if the store's ranking in `upstream` has passages that are not in `corpus`, and warn once.
@@ -39,6 +47,18 @@ class Additions:
             return
         before = corpus.records(ranking.ids)
         missing = [name for name in ranking.ids if name not in corpus and name not in before and not is_text_id(name)]
+        if self._text is not None:
+            hits = {name: ranking.payloads.get(name) for name in missing}
+            missing = [name for name, hit in hits.items() if hit is None or self._text(hit).strip()]
+        if missing and self._look_up is not None:
+            try:
+                held = self._look_up(missing)
+                missing = [name for name in missing if name in held]
+            except MemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a failed look-up does not show where the hits come from
+                notes.append(f"source {self._store!r} failed to look up passages ({type(error).__name__})")
+                return
         if not missing:
             return
         said = _MISSING.format(missing=len(missing), total=len(ranking.ids), store=self._store)

@@ -63,15 +63,17 @@ class GivenPassages:
     """The passages in a sync's input: a list for each field of :class:`Given`, and a list of the framework's objects.
 
     Lists of plain values replace a list of :class:`Given`, because the garbage collector visits every tuple.
+    `emptied` are documents with passages that were left out; a document without other passages is in the input, too.
     """
 
-    __slots__ = ("digests", "documents", "ids", "items")
+    __slots__ = ("digests", "documents", "emptied", "ids", "items")
 
     def __init__(self, passages: Iterable[Given] = ()) -> None:
         self.ids: list[str | None] = []
         self.documents: list[str] = []
         self.digests: list[bytes] = []
         self.items: list[Any] = []
+        self.emptied: frozenset[str] = frozenset()
         for one in passages:
             self.append(*one)
 
@@ -133,7 +135,7 @@ def plan_sync(
     '0 documents added, 1 changed, 1 deleted, 0 as they were; 1 passage embedded'
     """
     stored = _joined(documents.values(), digests.values())
-    wanted = _joined(given.documents, given.digests)
+    wanted = dict.fromkeys(given.emptied & stored.keys(), bytearray()) | _joined(given.documents, given.digests)
     compared = {document for document, joined in wanted.items() if stored.get(document) != joined}
     gone: list[str] = []
     if full and not stored.keys() <= wanted.keys():

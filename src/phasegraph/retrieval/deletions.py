@@ -15,16 +15,19 @@ LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
 """A mapping of source names to functions ``look_up(ids)``, which return the passages of a store by id."""
 
 _SAMPLE = 64
-_DROPPED = "{gone} of {total} hits dropped: their passages were deleted from the store"
-_OF_SOURCE = "source {source!r}: {said}. Delete them from this source, too: its graph or index still contains them"
+_DROPPED = "{gone} of {total} hits dropped: their passages are not in the store"
+_OF_SOURCE = (
+    "source {source!r}: {said}. If they were deleted there, delete them from this source, too: its graph or index "
+    "still contains them"
+)
 _UNKNOWN = "{gone} of {total} hits dropped: the store has no passages with their ids"
 _OF_UNKNOWN = (
     "source {source!r}: {said}, for example {example!r}. If the store uses other ids, give the passages the same ids "
     "in both. If the passages were deleted, delete them from this source, too"
 )
 _OF_RETRIEVER = (
-    "{said}. The graph and the word index of the retriever still contain these passages: delete them with "
-    "retriever.delete([...]), which deletes from both and from the store"
+    "{said}. The graph and the word index of the retriever contain these passages. If they were deleted from the "
+    "store, delete them here, too: retriever.delete([...])"
 )
 
 
@@ -127,7 +130,8 @@ class Deletions:
         """Add a note that `gone` hits were dropped, and warn once.
 
         `kept` is the ranking without these hits. Return this ranking, with `gone` added to its number of dropped hits.
-        `example` is the id of a dropped hit if the store may use other ids than the source.
+        `example` is the id of a dropped hit if the store may use other ids than the source. If no hit is left, and all
+        their passages were deleted, the ranking is just empty: the source's hits were usable, so it did not fail.
         """
         if not gone:
             return kept
@@ -137,4 +141,5 @@ class Deletions:
         if text not in self._warned:
             self._warned.add(text)
             warn(text.format(source=self._source, said=said, example=example))
-        return replace(kept, dropped=kept.dropped + gone, reason=kept.reason if len(kept) else said)
+        counts = bool(len(kept) or example)
+        return replace(kept, dropped=kept.dropped + gone * counts, reason=kept.reason if len(kept) else said)

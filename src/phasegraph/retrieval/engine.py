@@ -17,12 +17,13 @@ from phasegraph._support.clock import Deadline
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.shared import one_call
+from phasegraph._support.text import counted
 from phasegraph._support.validation import LONGEST_QUERY
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.acceptance.confidence import LEAST_QUERIES, Confidence
 from phasegraph.acceptance.judged import check_orientations
 from phasegraph.calibration.background import normal_quantile
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
 from phasegraph.fusion.grouping import GroupBy
@@ -44,6 +45,8 @@ from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gatherer
 from phasegraph.sources.settings import CALL_TIMEOUT
 
+FETCH_K = 50
+"""Default number of hits to request from each source; for more results than that, their number is requested."""
 Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 
 
@@ -75,7 +78,8 @@ class FusionEngine:
 
     `base` is the pipeline as given, loaded or fitted. `pipeline` is `base` with the constructor's arguments; calls use
     `pipeline`. A call asks the sources in `asked`: sources with a weight above 0, and their dependencies. `mismatched`
-    has a note for each source with a calibrator that was fitted to the scores of another model. `access` reads the
+    has a note for each source with a calibrator that was fitted to the scores of another model. `deepens` are the
+    sources without a `fetch_k` of the user: they return at least as many hits as the answer. `access` reads the
     framework's hits. `stages` rewrite, route, rerank and correct.
 
     >>> from phasegraph.sources import CallableSource
@@ -92,6 +96,7 @@ class FusionEngine:
     chosen: Chosen
     access: HitAccess
     asked: tuple[str, ...]
+    deepens: frozenset[str] = frozenset()
     mismatched: Mapping[str, str] = field(default_factory=dict)
     notices: Notices = field(default_factory=Notices, repr=False, compare=False)
     stages: Stages = field(default_factory=Stages)
@@ -109,7 +114,7 @@ class FusionEngine:
         selection: SelectionPolicy | str | None = None,
         group_by: GroupBy | str | None = None,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
-        fetch_k: int | None = 50,
+        fetch_k: int | str | None = "default",
         timeout: float | None = CALL_TIMEOUT,
         strict: bool = False,
         max_query_length: int | None = LONGEST_QUERY,
@@ -127,7 +132,9 @@ class FusionEngine:
                 f"{twice[0]}= and pipeline= cannot both be given: leave one out, or put it into the pipeline: "
                 f"dataclasses.replace(pipeline, {twice[0]}=...)"
             )
-        check_fetch_k(fetch_k)
+        defaults = fetch_k == "default"
+        deepens = frozenset(name for name, spec in specs.items() if defaults and spec.fetch_k == "default")
+        fetch_k = check_fetch_k(FETCH_K if defaults else fetch_k)
         settings = {
             name: spec.settings(fetch_k, declared_dependencies(name, spec, specs)) for name, spec in specs.items()
         }
@@ -144,8 +151,8 @@ class FusionEngine:
         base = FusionPipeline() if pipeline is None else read_pipeline(pipeline)
         normal_quantile(np.array([0.5]))  # import scipy now, not in the first answer
         reads = HitAccess() if access is None else access
-        bare = cls(specs, gatherer, base, base, chosen, reads, (), stages=stages)
-        return bare.with_pipeline(base)
+        bare = cls(specs, gatherer, base, base, chosen, reads, (), deepens, stages=stages)
+        return bare.with_pipeline(base).warned_of_k(k)
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:
         """Return a copy of the engine with another pipeline, whose values the retriever's arguments still override."""
@@ -162,7 +169,18 @@ class FusionEngine:
     def with_k(self, k: int | None) -> FusionEngine:
         """Return a copy of the engine with `k` as its number of results."""
         chosen = replace(self.chosen, k=k)
-        return replace(self, chosen=chosen, pipeline=chosen.on(self.base))
+        return replace(self, chosen=chosen, pipeline=chosen.on(self.base)).warned_of_k(k)
+
+    def warned_of_k(self, k: int | None) -> FusionEngine:
+        """Return the engine, and warn if the user's `fetch_k` of the sources cannot give `k` results."""
+        limits = [None if name in self.deepens else self.gatherer.settings[name].limit for name in self.asked]
+        most = sum(limit or 0 for limit in limits)
+        if k is not None and None not in limits and most < k:
+            warn(
+                f"k={k}, but an answer has at most {counted(most, 'result')}, because fetch_k limits the hits of each "
+                "source: raise fetch_k"
+            )
+        return self
 
     def retrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """Ask sources and fuse their rankings; return the result, and a :class:`SelectedHit` for each passage in it.
@@ -182,9 +200,12 @@ class FusionEngine:
 
     def _call(self, query: str, sources: Sources, k: int | None, read: bool) -> Call:
         deadline = Deadline.after(self.gatherer.clock, self.gatherer.timeout)
+        wanted, gatherer, stages = self.pipeline.k if k is None else k, self.gatherer, self.stages
+        if wanted > FETCH_K and self.deepens:
+            gatherer, stages = gatherer.at_least(wanted, self.deepens), stages.at_least(wanted, self.deepens)
         return Call(
-            query, self.stages.rewriting(sources, deadline), k, read, deadline, self.gatherer, self.pipeline,
-            self.access, self.stages, self.notices, self.mismatched,
+            query, stages.rewriting(sources, deadline), k, read, deadline, gatherer, self.pipeline,
+            self.access, stages, self.notices, self.mismatched,
         )  # fmt: skip
 
     def inspect(self, query: str, result: Result) -> Inspection:

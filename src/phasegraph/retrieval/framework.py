@@ -6,7 +6,25 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from phasegraph._support.text import counted
 from phasegraph.embedding.identity import EmbeddingModel
+from phasegraph.errors import warn
+
+
+def is_blank(text: str, title: object) -> bool:
+    """Return True if neither the text nor the title of a passage has a character that is not white space."""
+    return not text.strip() and not str(title or "").strip()
+
+
+def warn_of_blank(count: int, noun: str, example: object, metadata: Mapping[str, Any]) -> None:
+    """Warn that `count` passages without text are left out.
+
+    `noun` is the framework's word for a passage. `example` and `metadata` describe one of the passages.
+    """
+    from phasegraph.graph import metadata_hint
+
+    verb = "is" if count == 1 else "are"
+    warn(f"{counted(count, noun)} without text {verb} left out, for example {example!r}{metadata_hint(metadata)}")
 
 
 class HitFilter(Protocol):
@@ -58,6 +76,11 @@ class Framework:
         """Return the text of a hit."""
         raise NotImplementedError
 
+    def metadata_of(self, hit: Any) -> Mapping[str, Any]:
+        """Return the metadata of a hit, including names of its document that the framework stores elsewhere."""
+        metadata: Mapping[str, Any] = hit.metadata
+        return metadata
+
     def with_text(self, hit: Any, text: str) -> Any:
         """Return a copy of a hit with another text."""
         raise NotImplementedError
@@ -94,6 +117,18 @@ class Framework:
     def embedded_text(self, hit: Any) -> str | None:
         """Return the text of a hit that :meth:`embedded` gives to the model; None if the hit contains its vector."""
         raise NotImplementedError
+
+    def with_words(self, held: Mapping[str, Any], title_key: str) -> dict[str, Any]:
+        """Return the hits in `held`, a mapping by id, that have a text or a title; a warning counts the other hits.
+
+        If no hit has a text, return all hits; the check of the passages then raises an error.
+        """
+        kept = {name: one for name, one in held.items() if not is_blank(self.text_of(one), one.metadata.get(title_key))}
+        if not kept or len(kept) == len(held):
+            return dict(held)
+        example = next(name for name in held if name not in kept)
+        warn_of_blank(len(held) - len(kept), self.hit, example, held[example].metadata)
+        return kept
 
     def carries_vectors(self, hits: Iterable[Any]) -> bool:
         """Return True if the hits contain their vectors; the model that computed the vectors is then unknown."""

@@ -21,7 +21,7 @@ from phasegraph.retrieval.by_document import (
     plan_sync,
 )
 from phasegraph.retrieval.filter_types import warn_of_types
-from phasegraph.retrieval.framework import Framework
+from phasegraph.retrieval.framework import Framework, is_blank, warn_of_blank
 from phasegraph.sources.workers import in_thread
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class KeptPassages:
         Parameters
         ----------
         documents : iterable of documents or nodes
-            All passages of each document that the input contains.
+            All passages of each document that the input contains. Passages without text are left out, with a warning.
         key : str, optional
             Metadata key that names a passage's document. By default, the retriever's `source_key`.
         full : bool, default False
@@ -171,7 +171,7 @@ class KeptPassages:
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
         key = corpus.keys.source if key is None else key
         table, state = self._table(key), corpus.state
-        given = self._given(contents, key, table)
+        given = self._given(contents, key, table, corpus.keys.title, self._framework.hit)
         if not len(given) and full and not allow_empty:
             raise InvalidInputError(
                 "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them"
@@ -202,8 +202,16 @@ class KeptPassages:
         return counts
 
     @staticmethod
-    def _given(contents: Iterable[Content], key: str | None, table: phasegraph.graph.DocumentTable) -> GivenPassages:
-        given = GivenPassages()
+    def _given(
+        contents: Iterable[Content], key: str | None, table: phasegraph.graph.DocumentTable,
+        title_key: str = "title", noun: str = "passage",
+    ) -> GivenPassages:  # fmt: skip
+        """Return the passages in the input of a sync; passages without text are left out, unless none has a text.
+
+        `title_key` is the metadata key of the title. `noun` is the framework's word for a passage.
+        """
+        given, blank = GivenPassages(), GivenPassages()
+        example = None
         for content in contents:
             document = table.document(content.names)
             if not document:
@@ -215,7 +223,14 @@ class KeptPassages:
                     f"{content.id or len(given)!r} has the keys {', '.join(map(repr, content.metadata)) or 'none'}: "
                     "give key="
                 )
-            given.append(content.id, document, table.digest(content.text, content.metadata), content.item)
+            to = given
+            if is_blank(content.text, content.metadata.get(title_key)):
+                to, example = blank, example or content
+            to.append(content.id, document, table.digest(content.text, content.metadata), content.item)
+        if example is None or not len(given):
+            return blank if example is not None else given
+        given.emptied = frozenset(blank.documents)
+        warn_of_blank(len(blank), noun, example.id or blank.documents[0], example.metadata)
         return given
 
     def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:

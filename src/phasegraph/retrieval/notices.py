@@ -157,8 +157,13 @@ def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple
     """Return an id of `other` and an id of `one` that have the same text; None if the rankings share no text."""
     if not isinstance(one.payloads, Payloads) or not isinstance(other.payloads, Payloads):
         return None
-    named = {text_id(text(hit)): identifier for identifier, hit in other.payloads.items() if text(hit)}
-    found = ((named.get(text_id(text(hit))), identifier) for identifier, hit in one.payloads.items() if text(hit))
+    kept = (  # the payloads also contain hits that were dropped, for example because of their scores
+        [(identifier, text(hit)) for identifier, hit in each.payloads.items() if identifier in each.positions]
+        for each in (other, one)
+    )
+    others, ones = ([(identifier, text_id(said)) for identifier, said in each if said] for each in kept)
+    named = {said: identifier for identifier, said in others}
+    found = ((named.get(said), identifier) for identifier, said in ones)
     return next(((first, second) for first, second in found if first is not None), None)
 
 

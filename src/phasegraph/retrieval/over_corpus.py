@@ -66,6 +66,7 @@ def build_corpus(
     """
     from phasegraph.graph import Corpus, GraphIndex, Keys
 
+    held, vectors = _with_words(framework, held, how, vectors)
     passages, embedder = _passages_of(framework, held, how, kept=False), framework.model_of(model)
     plan = BuildPlan.of(sum(len(one["title"]) + len(one["text"]) for one in passages))
     if plan.sizes:
@@ -103,6 +104,16 @@ def _passages_of(framework: Framework, held: Mapping[str, Any], how: Indexing, *
     check_source_key(how.source_key, metadata)
     check_passages(passages, kept=kept, tokenizer=how.tokenizer)
     return passages
+
+
+def _with_words(
+    framework: Framework, held: Mapping[str, Any], how: Indexing, vectors: Any = None
+) -> tuple[dict[str, Any], Any]:
+    """Leave out documents or nodes without text, with a warning, and their rows in `vectors`."""
+    kept = framework.with_words(held, how.title_key)
+    if vectors is not None and len(kept) < len(held) == len(vectors):
+        vectors = [row for name, row in zip(held, vectors, strict=True) if name in kept]
+    return kept, vectors
 
 
 def _check_any(framework: Framework, held: Mapping[str, Any]) -> None:
@@ -177,6 +188,7 @@ class FusedPassages(KeptPassages):
             return cls._over(build_corpus(framework, held, model, how, remedy=_PATH), model, fields)
         from phasegraph.retrieval.new_folder import write_folder
 
+        held, _ = _with_words(framework, held, how)
         embedder, checks = framework.model_of(model), framework.carries_vectors(held.values())
         write_folder(
             path, framework, model, list(held.values()), _passages_of(framework, held, how, kept=True), how,
@@ -250,7 +262,9 @@ class FusedPassages(KeptPassages):
         for name in names:
             made._by_name[name].deletions.belong_to_retriever(warned)
         if store is not None:
-            made._by_name["graph"].additions = Additions("vector")
+            made._by_name["graph"].additions = Additions(
+                "vector", made._by_name["vector"].live(), cls._framework.text_of
+            )
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -415,6 +429,7 @@ class GraphPassages(KeptPassages):
         _check_any(framework, held)
         if extractor is None:
             return cls._over(build_corpus(framework, held, model, how, vectors=vectors), model, fields)
+        held, vectors = _with_words(framework, held, how, vectors)
         graph = graph_of_documents(
             ((name, one.metadata, framework.text_of(one)) for name, one in held.items()),
             title_key=how.title_key, embed=framework.embeds_texts(model), vectors=vectors, triples=how.triples,

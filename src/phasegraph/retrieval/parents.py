@@ -57,7 +57,7 @@ class Parents:
         ]
 
     def _document(self, hit: Any) -> str | None:
-        value = hit.metadata.get(self.key)
+        value = self.framework.metadata_of(hit).get(self.key)
         return None if value is None else str(value)
 
     def _texts(self, names: Sequence[str], wanted: HitFilter | None, kept: KeptPassages) -> dict[str, str]:

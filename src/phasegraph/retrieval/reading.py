@@ -156,6 +156,8 @@ class HitReader:
         found = Ranking.from_hits(
             self.name, ids, scores, higher_is_better=higher is not False, size=self.fields.size, payloads=payloads
         )
+        if found.dropped and len(found):
+            notes.append(f"{found.dropped} of {len(ids)} hits dropped: their scores or ids are unusable")
         if scores is not None and len(found) < len(ids):
             values = as_floats(scores)
             payloads.best_first(values if higher is not False else -values)

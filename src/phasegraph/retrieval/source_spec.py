@@ -109,10 +109,9 @@ class Execution(KnownFields):
         )
 
 
-def check_fetch_k(value: object) -> None:
-    """Raise an error unless the value is an integer >= 1, or None for the retriever's own number of hits."""
-    if value is not None:
-        check_count("fetch_k", value, minimum=1)
+def check_fetch_k(value: object) -> int | None:
+    """Return the value; raise an error unless it is an integer >= 1, or None for the retriever's own number of hits."""
+    return None if value is None else check_count("fetch_k", value, minimum=1)
 
 
 @accepts_old_names

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
@@ -135,7 +135,25 @@ class Gatherer:
         self.timeout = timeout
         self.clock = clock
         self.strict = check_flag("strict", strict)
+        self._identity = object()  # what the gatherers of at_least() share
         self._renew()
+
+    def at_least(self, count: int, names: Collection[str]) -> Gatherer:
+        """Return a gatherer that requests at least `count` hits from the sources `names`.
+
+        It shares the health of all sources with this gatherer. A source without a limit still has none.
+        """
+        if self._process != os.getpid():
+            self._renew()
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.settings = MappingProxyType(
+            {
+                name: replace(one, limit=max(one.limit, count)) if one.limit is not None and name in names else one
+                for name, one in self.settings.items()
+            }
+        )
+        return made
 
     def _renew(self) -> None:
         self._process = os.getpid()
@@ -239,11 +257,11 @@ class Gatherer:
         if self._process != os.getpid():
             self._renew()
         within = _WITHIN.get()
-        if id(self) in within:
+        if id(self._identity) in within:
             raise InvalidInputError(
                 "the retriever contains itself, directly or through another retriever: remove it from its own sources"
             )
-        token = _WITHIN.set((*within, id(self)))
+        token = _WITHIN.set((*within, id(self._identity)))
         try:
             tasks = [self._task(name, sources[name], runner is not None) for name in sorted(sources)]
         finally:

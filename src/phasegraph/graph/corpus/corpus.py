@@ -30,7 +30,7 @@ from phasegraph.graph.corpus.folder import (
     OPENING,
     VECTORS,
     VECTORS_ID,
-    DoubtError,
+    DoubtfulStoreError,
     Folder,
 )
 from phasegraph.graph.corpus.merging import Merges
@@ -315,7 +315,7 @@ class Corpus:
             try:
                 self._follow(change, fresh)
             except BaseException as error:
-                folder.withdraw(change, doubtful=isinstance(error, DoubtError))
+                folder.withdraw(change, doubtful=isinstance(error, DoubtfulStoreError))
                 raise
             self._become(fresh)
             self._note(folder)
@@ -576,7 +576,7 @@ class Corpus:
                 self._store.remove([one for one in came if one not in self.index.records])
                 self._write(self._store, self.index, change.removed)
             except BaseException as second:  # noqa: BLE001 - report the unknown state of the store after any error
-                raise DoubtError(
+                raise DoubtfulStoreError(
                     f"the vector store refused a change ({type(error).__name__}: {error}), and could not restore its "
                     f"old contents ({type(second).__name__}: {second}); "
                     + ("build the retriever again" if self._folder is None else "load the folder again")

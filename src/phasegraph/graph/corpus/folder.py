@@ -50,7 +50,7 @@ CHANGING = 10.0
 _MOST_LOADS = 1000
 
 
-class DoubtError(StoreError):
+class DoubtfulStoreError(StoreError):
     """An error in a vector store that leaves unknown whether the store contains a change."""
 
 

@@ -29,6 +29,20 @@ def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, l
     }
 
 
+def metadata_hint(metadata: Mapping[str, Any]) -> str:
+    """Return the metadata of a passage in parentheses, for a message; "" if there are no metadata to show.
+
+    Entries that a framework adds are left out: keys with a leading underscore, and the text "None".
+
+    >>> metadata_hint({"page": 3, "_node_type": "TextNode", "doc_id": "None"})
+    " (metadata: {'page': 3})"
+    """
+    shown = {
+        key: value for key, value in metadata.items() if not str(key).startswith("_") and value not in (None, "None")
+    }
+    return f" (metadata: {shown!r:.200})" if shown else ""
+
+
 def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokenizer: object = "") -> None:
     """Raise an error for the first invalid passage; the message names the passage.
 
@@ -37,9 +51,9 @@ def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokeniz
     """
     for one in passages:
         if not one["text"].strip() and not one["title"].strip():
-            shown = {key: value for key, value in one["metadata"].items() if not str(key).startswith("_")}
             raise InvalidInputError(
-                f"passage {one['id']!r} must have text; leave out passages of blank pages (metadata: {shown!r:.200})"
+                f"passage {one['id']!r} must have text; leave out passages of blank pages"
+                f"{metadata_hint(one['metadata'])}"
             )
     read_passages(passages)
     if kept and not isinstance(tokenizer, str):

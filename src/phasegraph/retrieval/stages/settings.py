@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,14 @@ class Stages:
     def are_set(self) -> bool:
         """True if the retriever has any stage."""
         return bool(self.rewritings or self.route or self.rerank or self.corrective)
+
+    def at_least(self, count: int, names: Collection[str]) -> Stages:
+        """Return a copy that requests at least `count` hits for each rewritten query of the sources `names`."""
+        found = {
+            name: replace(one, limit=max(one.limit, count)) if one.limit is not None and name in names else one
+            for name, one in self.rewritings.items()
+        }
+        return replace(self, rewritings=found)
 
     def rewriting(self, sources: Mapping[str, AnySource], deadline: Deadline) -> Mapping[str, AnySource]:
         """Wrap each source that has a rewriter; the wrapper rewrites the query, and then searches the source.

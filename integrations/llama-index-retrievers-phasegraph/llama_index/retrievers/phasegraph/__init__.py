@@ -3,11 +3,10 @@
 import typing
 
 from llama_index.retrievers.phasegraph.base import CalibratedFusionRetriever
-from llama_index.retrievers.phasegraph.conversion import text_model
 from llama_index.retrievers.phasegraph.corpus import PropertyGraphRecords, read_property_graph
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.postprocessor import PhaseGraphPostprocessor
-from llama_index.retrievers.phasegraph.stages import selector_router
+from llama_index.retrievers.phasegraph.stages import selector_router, text_model
 from phasegraph.retrieval import (
     Corrective,
     Execution,

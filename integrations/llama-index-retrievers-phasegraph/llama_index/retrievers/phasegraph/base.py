@@ -16,13 +16,15 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
 import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
-from llama_index.retrievers.phasegraph.conversion import Lookup, access_of, check_key, nodes_of
+from llama_index.retrievers.phasegraph.conversion import check_key, nodes_of
 from llama_index.retrievers.phasegraph.corpus import (
     NODES,
     IndexVectors,
     KeptNodes,
     contents_of,
+    given_or_settings,
 )
+from llama_index.retrievers.phasegraph.embedding import access_of
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.filters import (
     check_agree,
@@ -31,6 +33,7 @@ from llama_index.retrievers.phasegraph.filters import (
     check_required_key,
     joined,
 )
+from llama_index.retrievers.phasegraph.lookup import Lookup
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
 from llama_index.retrievers.phasegraph.retriever_sources import RetrieverSource
 from llama_index.retrievers.phasegraph.stages import LlamaIndexStages
@@ -126,13 +129,14 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         If a source cannot apply the filters, the call raises InvalidInputError. For many calls with the same filters,
         call :meth:`within` once and reuse the retriever that it returns. A source's own filters
         (``index.as_retriever(filters=...)``) also apply to the other sources; if that is impossible, the constructor
-        raises an error.
+        raises an error. It also raises an error if a source is limited by ``node_ids`` or ``doc_ids``, and another
+        source is not.
     required_filter_key : str, optional
         Metadata key for which the filters of every call must give a value, with the operator EQ or IN; a call without
         the value fails.
-    fetch_k : int or None, default 50
+    fetch_k : int or None, optional
         Number of hits to request from each source, instead of the source's own ``similarity_top_k``. None: keep the
-        source's own ``similarity_top_k``.
+        source's own ``similarity_top_k``. Default: 50, or the number of nodes to return if it is larger.
     timeout : float or None, default 10.0
         Time limit of a call in seconds; None: no limit. `on_result` and the copying of the returned nodes are not
         counted. A source, prior, correction or selection that is too late is left out; the report and a warning say so.
@@ -195,7 +199,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         parents: Any = None,
         filters: MetadataFilters | None = None,
         required_filter_key: str | None = None,
-        fetch_k: int | None = 50,
+        fetch_k: int | str | None = "default",
         timeout: float | None = CALL_TIMEOUT,
         max_query_length: int | None = LONGEST_QUERY,
         strict: bool = False,
@@ -220,6 +224,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         self._by_name: Mapping[str, RetrieverSource] = {
             name: RetrieverSource(name, _with_nodes(spec)) for name, spec in specs.items()
         }
+        _check_parts(self._by_name)
         for source in self._by_name.values():
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
@@ -247,7 +252,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     def from_nodes(
         cls,
         nodes: Iterable[BaseNode],
-        embed_model: BaseEmbedding,
+        embed_model: BaseEmbedding | None = None,
         *,
         path: str | os.PathLike[str] | None = None,
         vector_store: str = "flat",
@@ -265,9 +270,10 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         nodes : iterable of BaseNode
-            The nodes; each node is a passage of the corpus.
-        embed_model : BaseEmbedding
-            The model that embeds each query. It also embeds every node without an embedding, once.
+            The nodes; each node is a passage of the corpus. Nodes without text are left out, with a warning.
+        embed_model : BaseEmbedding, optional
+            The model that embeds each query. It also embeds every node without an embedding, once. Default:
+            ``Settings.embed_model``, if you set it.
         path : path, optional
             A new or empty folder, which stores the graph, the word index and the vectors in memory-mapped files.
             :meth:`load` opens the folder again. Without `path`, everything stays in memory.
@@ -288,7 +294,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Raises
         ------
         InvalidInputError
-            If `nodes` is empty, a node has no text, an id repeats, or the folder `path` is not empty.
+            If `nodes` is empty, no node has a text, an id repeats, or the folder `path` is not empty.
         MissingDependencyError
             If `vector_store` is ``"chroma"`` and Chroma is not installed.
 
@@ -308,15 +314,16 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         tried = {**fields, "filters": None}
         return cls._of_passages(
-            nodes, embed_model, how, path, {**fields, "embed_clauses": embed_clauses}, tried, vector_store=vector_store
-        )
+            nodes, given_or_settings(embed_model), how, path, {**fields, "embed_clauses": embed_clauses}, tried,
+            vector_store=vector_store,
+        )  # fmt: skip
 
     @classmethod
     @known_arguments
     def load(
         cls,
         path: str | os.PathLike[str],
-        embed_model: BaseEmbedding,
+        embed_model: BaseEmbedding | None = None,
         *,
         reembed: bool = False,
         vector_store: str | None = None,
@@ -329,8 +336,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         ----------
         path : path
             The folder.
-        embed_model : BaseEmbedding
-            The model that embedded the nodes.
+        embed_model : BaseEmbedding, optional
+            The model that embedded the nodes. Default: ``Settings.embed_model``, if you set it.
         reembed : bool, default False
             Embed every node again with `embed_model`, as :meth:`reembed` does.
         vector_store : {"flat", "chroma"}, optional
@@ -350,8 +357,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             `embed_model` embeds three nodes again.
         """
         return cls._loaded(
-            path, embed_model, {**fields, "embed_clauses": embed_clauses}, reembed=reembed, vector_store=vector_store
-        )
+            path, given_or_settings(embed_model), {**fields, "embed_clauses": embed_clauses}, reembed=reembed,
+            vector_store=vector_store,
+        )  # fmt: skip
 
     @classmethod
     @known_arguments
@@ -373,8 +381,10 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         index : VectorStoreIndex
-            Its nodes are read once, from the docstore or from a vector store with texts. :meth:`add_nodes` and
-            :meth:`delete` also change the index. The index embeds the nodes that you add later.
+            Its nodes are read once, from the docstore or from a vector store with texts. Other nodes in the docstore,
+            such as the parents of an auto-merging index, are not read. Index nodes with an object are left to the
+            index's own retriever. :meth:`add_nodes` and :meth:`delete` also change the index. The index embeds the
+            nodes that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_nodes`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
             ``EntityGraphRetriever.load(folder, embed_model)`` as `graph` and the index as `vector` to the constructor.
@@ -457,7 +467,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         query : str or QueryBundle
-            The query; it must not be blank.
+            The query; it must not be blank. The model does not embed a query with an ``embedding``.
         k : int, optional
             Number of results; by default, `similarity_top_k`.
         filters : MetadataFilters, optional
@@ -588,6 +598,19 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
 def _count(name: str, value: int | None) -> int | None:
     return None if value is None else check_count(name, value)
+
+
+def _check_parts(sources: Mapping[str, RetrieverSource]) -> None:
+    """Raise InvalidInputError if a source searches only some nodes by their ids, and another source does not."""
+    parts = {name: source.part() for name, source in sources.items()}
+    for name, part in parts.items():
+        others = [repr(other) for other in parts if part and parts[other] != part]
+        if others:
+            raise InvalidInputError(
+                f"source {name!r} searches only a part of its index ({'=, '.join(part)}=), and the other sources "
+                f"({', '.join(others)}) cannot apply this limit: give filters= on a metadata key instead. If nodes "
+                "were inserted into the index after as_retriever(), make the retriever again"
+            )
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:

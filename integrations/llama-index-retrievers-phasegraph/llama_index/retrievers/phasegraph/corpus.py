@@ -18,14 +18,17 @@ from llama_index.core.graph_stores.types import (
 )
 from llama_index.core.indices.utils import embed_nodes
 from llama_index.core.ingestion import run_transformations
-from llama_index.core.schema import BaseNode, Document, MetadataMode, TextNode
+from llama_index.core.schema import BaseNode, Document, IndexNode, MetadataMode, TextNode
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
-from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, copy_of, held_by_id, node_of
+from llama_index.retrievers.phasegraph.embedding import Embedder
 from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
+from llama_index.retrievers.phasegraph.lookup import own_ids
+from llama_index.retrievers.phasegraph.nodes import copy_of, held_by_id, metadata_of, node_of
+from llama_index.retrievers.phasegraph.property_graph import chunk_of
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, accepts_old_names, in_thread
 
@@ -174,6 +177,10 @@ class Nodes(Framework):
         """Return a node's text."""
         return hit.get_content()
 
+    def metadata_of(self, hit: BaseNode) -> Mapping[str, Any]:
+        """Return a node's metadata, with the id of the node's document under ``ref_doc_id``."""
+        return metadata_of(hit)
+
     def with_text(self, hit: BaseNode, text: str) -> BaseNode:
         """Return a copy of a node with another text."""
         made = copy_of(hit, hit.node_id)
@@ -237,6 +244,20 @@ class Nodes(Framework):
 NODES = Nodes()
 
 
+def given_or_settings(model: BaseEmbedding | None) -> BaseEmbedding:
+    """Return the embedding model, or the model that the user set in ``Settings`` if `model` is None.
+
+    Raise InvalidTypeError if there is neither; the framework's default model would send the texts to a service.
+    """
+    if model is not None:
+        return model
+    if Settings._embed_model is None:
+        raise InvalidTypeError(
+            "embed_model must be a LlamaIndex embedding model; got None: give embed_model=, or set Settings.embed_model"
+        )
+    return Settings.embed_model
+
+
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
     """Return the nodes of an index by id, as :func:`nodes_of` does, and their vectors.
 
@@ -254,10 +275,22 @@ def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list
 
 
 def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
-    """Return the nodes of an index by id, from its vector store if the store has texts, otherwise from its docstore."""
-    vectors = index.vector_store
-    listed = vectors.get_nodes(node_ids=None) if vectors.stores_text else index.docstore.docs.values()
-    return held_by_id(node for node in listed if isinstance(node, BaseNode))
+    """Return the nodes of an index by id, from its vector store if the store has texts, otherwise from its docstore.
+
+    An index node that stands for a retriever, query engine or node is left out, because the index's own retriever
+    replaces its hit by hits of that object.
+    """
+    vectors, listed = index.vector_store, list[Any]()
+    if vectors.stores_text:
+        listed = vectors.get_nodes(node_ids=None)
+    else:
+        own = own_ids(index)
+        listed = [node for name, node in index.docstore.docs.items() if name in own]
+    return held_by_id(node for node in listed if isinstance(node, BaseNode) and not _stands_for_object(index, node))
+
+
+def _stands_for_object(index: VectorStoreIndex, node: BaseNode) -> bool:
+    return isinstance(node, IndexNode) and (node.obj is not None or index._object_map.get(node.index_id) is not None)
 
 
 class IndexVectors:

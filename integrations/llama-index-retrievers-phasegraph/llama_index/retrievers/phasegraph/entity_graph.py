@@ -15,16 +15,12 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNo
 from llama_index.core.vector_stores.types import MetadataFilters
 
 import phasegraph  # its subpackages graph and neo4j import scipy.sparse, so they are imported only at their first use
-from llama_index.retrievers.phasegraph.conversion import (
-    Lookup,
-    check_key,
-    copy_of,
-    embedding_instead,
-)
+from llama_index.retrievers.phasegraph.conversion import check_key
 from llama_index.retrievers.phasegraph.corpus import (
     NODES,
     KeptNodes,
 )
+from llama_index.retrievers.phasegraph.embedding import embedding_instead
 from llama_index.retrievers.phasegraph.filters import (
     NodeFilter,
     check_filters,
@@ -32,6 +28,8 @@ from llama_index.retrievers.phasegraph.filters import (
     check_required_key,
     joined,
 )
+from llama_index.retrievers.phasegraph.lookup import Lookup
+from llama_index.retrievers.phasegraph.nodes import copy_of
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
 from llama_index.retrievers.phasegraph.retriever_sources import RetrieverSource
 from phasegraph import InvalidTypeError, Ranking, Source
@@ -182,7 +180,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         Parameters
         ----------
         nodes : iterable of BaseNode
-            The nodes; each node is a passage of the graph.
+            The nodes; each node is a passage of the graph. Nodes without text are left out, with a warning.
         embed_model : BaseEmbedding, optional
             The model that embeds each query, and every passage unless you pass `vectors`.
         vectors : (P, d) array_like, optional

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.indices.base import BaseIndex
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 
 from llama_index.retrievers.phasegraph.conversion import unpack
@@ -71,20 +72,40 @@ class _Answers:
         return self.engine.query(query)
 
 
+class IndexIds(Sequence[str]):
+    """The ids of all present nodes of a vector index; the framework's list lacks nodes that are inserted later."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index.index_struct.nodes_dict.values())
+
+    def __len__(self) -> int:
+        return len(self._index.index_struct.nodes_dict)
+
+    def __getitem__(self, row: Any) -> Any:
+        return list(self)[row]
+
+
 def as_retriever(given: object) -> Any:
     """Convert an index, query engine or function to a retriever; objects with a `retrieve` method stay unchanged."""
     if isinstance(given, BaseRetriever):
         return given
     if isinstance(given, BaseIndex):
-        return given.as_retriever()
+        made = given.as_retriever()
+        if isinstance(made, VectorIndexRetriever) and made._node_ids:
+            made._node_ids = IndexIds(given)  # type: ignore[assignment]
+        return made
     if isinstance(given, BaseQueryEngine) and type(given).retrieve is BaseQueryEngine.retrieve:
         return FunctionRetriever(_Answers(given))
     if callable(getattr(given, "retrieve", None)) and not isinstance(given, type):
         return given
     if callable(given) and not isinstance(given, type):
         return FunctionRetriever(given)
-    hint = "; pass a list as retrievers=[...]" if isinstance(given, list | tuple) else ""
+    nodes = isinstance(given, list | tuple) and given and all(isinstance(one, BaseNode) for one in given)
+    got = "a list of nodes; use CalibratedFusionRetriever.from_nodes(nodes, embed_model)"
     raise InvalidTypeError(
         "a source must be a LlamaIndex retriever, index, query engine, source or function; got "
-        f"{describe_type(given)}{hint}"
+        f"{got if nodes else describe_type(given)}"
     )

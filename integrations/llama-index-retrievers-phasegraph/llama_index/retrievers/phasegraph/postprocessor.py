@@ -9,7 +9,8 @@ from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of, ranking_of, reader_of, unpack
+from llama_index.retrievers.phasegraph.conversion import check_key, nodes_of, ranking_of, reader_of, unpack
+from llama_index.retrievers.phasegraph.embedding import access_of
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
 from phasegraph.retrieval import (
     HitFields,

@@ -10,10 +10,11 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 
-from llama_index.retrievers.phasegraph.conversion import QuestionModel, is_knowledge, with_own_chunks
+from llama_index.retrievers.phasegraph.embedding import QuestionModel
 from llama_index.retrievers.phasegraph.in_memory_store import OneSearchAtATime, StoreCache
 from llama_index.retrievers.phasegraph.method_replacements import keep_repeated_hits, skip_deleted_nodes
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
+from llama_index.retrievers.phasegraph.property_graph import is_knowledge, with_own_chunks
 from llama_index.retrievers.phasegraph.retriever_traits import decides_membership
 from phasegraph.retrieval import Upstream
 

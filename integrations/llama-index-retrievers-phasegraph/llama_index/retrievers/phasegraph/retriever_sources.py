@@ -13,24 +13,21 @@ from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
-from llama_index.retrievers.phasegraph.conversion import (
-    Lookup,
-    TripleNode,
-    as_node,
-    is_knowledge,
-    knowledge_ranking,
-    names_own_chunks,
-    ranking_of,
-    reader_of,
-    stores_of,
-    unpack,
-)
+from llama_index.retrievers.phasegraph.conversion import as_node, ranking_of, reader_of, unpack
 from llama_index.retrievers.phasegraph.filters import bm25_ids, is_bm25, joined, matching_rows, narrowed, only_matching
 from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriever, as_retriever
 from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
+from llama_index.retrievers.phasegraph.lookup import Lookup
 from llama_index.retrievers.phasegraph.method_replacements import deleted_nodes
+from llama_index.retrievers.phasegraph.nodes import TripleNode
 from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriever
 from llama_index.retrievers.phasegraph.prepared_retriever import prepared
+from llama_index.retrievers.phasegraph.property_graph import (
+    is_knowledge,
+    knowledge_ranking,
+    names_own_chunks,
+    stores_of,
+)
 from llama_index.retrievers.phasegraph.query_bundles import own_bundle
 from llama_index.retrievers.phasegraph.retriever_traits import (
     decides_membership,
@@ -139,10 +136,21 @@ class RetrieverSource(WrappedSource):
             return Lookup.of(stores[0]) if len(stores) == 1 else None
         if not isinstance(whole, VectorIndexRetriever):
             return None
-        nodes = set(whole._node_ids or ())  # an index that stores its nodes lists all its ids in this attribute
-        part = bool(nodes) and nodes != set(whole._index.index_struct.nodes_dict.values())
-        narrow = part or whole._filters is not None or whole._doc_ids or whole._kwargs
-        return None if narrow else self.live()
+        return None if self.part() or whole._filters is not None or whole._kwargs else self.live()
+
+    def part(self) -> dict[str, frozenset[str]]:
+        """Return the ids to which the source's search is limited, by the name of the retriever's argument.
+
+        The result is empty if the source searches all nodes of its index, or is no retriever of a vector index.
+        """
+        whole = self.whole
+        if not isinstance(whole, VectorIndexRetriever):
+            return {}
+        nodes = frozenset(whole._node_ids or ())  # an index that stores its nodes lists all its ids in this attribute
+        every = frozenset(whole._index.index_struct.nodes_dict.values())
+        given = {"node_ids": frozenset[str]() if every and every <= nodes else nodes}
+        given["doc_ids"] = frozenset(whole._doc_ids or ())
+        return {name: ids for name, ids in given.items() if ids}
 
     @property
     def corpus(self) -> Any:

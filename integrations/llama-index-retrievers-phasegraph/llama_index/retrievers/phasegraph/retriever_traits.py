@@ -19,8 +19,8 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import NullEventHandler
 from llama_index_instrumentation.span_handlers import NullSpanHandler
 
-from llama_index.retrievers.phasegraph.conversion import is_knowledge
 from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriever
+from llama_index.retrievers.phasegraph.property_graph import is_knowledge
 from phasegraph.retrieval import Calibrating, known_direction
 
 

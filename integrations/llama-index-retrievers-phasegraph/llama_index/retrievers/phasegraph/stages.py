@@ -12,11 +12,56 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools.types import ToolMetadata
 
-from llama_index.retrievers.phasegraph.conversion import text_model
 from llama_index.retrievers.phasegraph.query_bundles import rewritten_query
 from llama_index.retrievers.phasegraph.retriever_traits import awaits
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import ModelFunction, Passage, RewrittenQuery, StageAdapter, read_kept
+
+
+class _TextModel(ModelFunction):
+    """A function from prompt to text that calls a language model."""
+
+    def __init__(self, llm: BaseLLM) -> None:
+        order = type(llm).__mro__
+        native, plain = (
+            next(row for row, kind in enumerate(order) if name in vars(kind)) for name in ("acomplete", "complete")
+        )
+        super().__init__(llm, awaits=native <= plain)
+
+    def __call__(self, prompt: str) -> str:
+        return str(self.model.complete(prompt).text)
+
+    async def _acall(self, prompt: str) -> str:
+        return str((await self.model.acomplete(prompt)).text)
+
+
+def text_model(llm: BaseLLM) -> Callable[[str], str]:
+    """Convert a LlamaIndex language model to a function from prompt to text, for the core's extractor.
+
+    Parameters
+    ----------
+    llm : BaseLLM
+        A language model of LlamaIndex.
+
+    Returns
+    -------
+    callable
+        ``prompt -> text``.
+
+    Raises
+    ------
+    InvalidTypeError
+        If `llm` is not a language model.
+
+    Examples
+    --------
+    >>> from llama_index.core.llms import MockLLM
+    >>> text_model(MockLLM())("two words")
+    'two words'
+    """
+    if not isinstance(llm, BaseLLM):
+        raise InvalidTypeError(f"llm must be a language model of LlamaIndex; got {type(llm).__name__}")
+    return _TextModel(llm)
 
 
 class TransformStep:

@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index.retrievers.phasegraph.conversion import node_of
+from llama_index.retrievers.phasegraph.nodes import node_of
 from phasegraph import InvalidInputError
 
 

@@ -1,0 +1,77 @@
+"""Look up nodes by id: in memory, in the nodes of an index, in a docstore, or in a store with texts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.graph_stores.types import PropertyGraphStore
+from llama_index.core.schema import BaseNode
+from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.vector_stores.simple import SimpleVectorStore
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
+
+from llama_index.retrievers.phasegraph.nodes import held_by_id
+from phasegraph import InvalidTypeError
+from phasegraph.retrieval import HitLookup
+
+
+def own_ids(index: Any, among: Collection[str] | None = None) -> set[str]:
+    """Return the ids of the nodes that belong to a vector index whose vector store has no texts.
+
+    The index's docstore can also contain nodes of other indices, parents of the nodes, and nodes that were deleted from
+    the index. With `among`, only these ids are checked.
+    """
+    names = index.index_struct.nodes_dict
+    if isinstance(index.vector_store, SimpleVectorStore):  # the keys of `names`, ids of vectors, are ids of nodes
+        vectors = index.vector_store.data.embedding_dict
+        return {one for one in (names if among is None else among) if one in names and one in vectors}
+    return set(names.values()) if among is None else set(among).intersection(names.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(HitLookup):
+    """A lookup of nodes by passage id: in memory, in an index's docstore, or in a vector store with texts."""
+
+    @classmethod
+    def of(cls, nodes: Any) -> Lookup:
+        """Create the lookup for the argument `nodes`; raise InvalidTypeError if its type is not supported."""
+        store = getattr(nodes, "docstore", nodes)
+        if nodes is None:
+            return cls("none", None)
+        vectors = getattr(nodes, "vector_store", None)
+        if isinstance(vectors, BasePydanticVectorStore) and vectors.stores_text:
+            return cls("vectors", vectors)
+        if isinstance(vectors, BasePydanticVectorStore):
+            return cls("index", nodes)
+        if isinstance(store, BaseDocumentStore):
+            return cls("docstore", store)
+        if isinstance(nodes, PropertyGraphStore):
+            return cls("graph", nodes)
+        if isinstance(nodes, Mapping):
+            return cls("mapping", nodes)
+        if callable(nodes):
+            return cls("callable", nodes)
+        found: list[Any] = list(nodes) if isinstance(nodes, Iterable) and not isinstance(nodes, str | bytes) else [None]
+        if not all(isinstance(node, BaseNode) for node in found):
+            raise InvalidTypeError(
+                f"nodes must be a mapping, nodes, a docstore, an index or a function of ids; got {type(nodes).__name__}"
+            )
+        return cls("mapping", held_by_id(found))
+
+    def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
+        """Return the existing nodes by id."""
+        if self.kind == "none":
+            return {}
+        if self.kind in ("docstore", "index"):
+            own = ids if self.kind == "docstore" else own_ids(self.held, ids)
+            held = getattr(self.held, "docstore", self.held).get_nodes(
+                [one for one in ids if one in own], raise_error=False
+            )
+            return {node.node_id: node for node in held if node is not None}
+        if self.kind == "vectors":
+            return {node.node_id: node for node in self.held.get_nodes(node_ids=list(ids))}
+        if self.kind == "graph":
+            return {node.node_id: node for node in self.held.get_llama_nodes(list(ids))}
+        return dict(self._paired(ids, self.held(list(ids)) if self.kind == "callable" else self.held))

@@ -1,0 +1,156 @@
+"""A retriever made from an index takes the nodes of this index, and no other nodes of the docstore."""
+
+import copy
+import pickle
+import warnings
+
+import pytest
+from llama_index.core import StorageContext, VectorStoreIndex, load_index_from_storage
+from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
+from llama_index.core.retrievers import AutoMergingRetriever
+from llama_index.core.schema import Document, ImageNode, IndexNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.retrievers.bm25 import BM25Retriever
+from llamaindex_stores import INDEXES
+from test_corpus import Hashed
+
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
+from phasegraph import InvalidInputError, PhasegraphWarning
+from phasegraph.retrieval import SourceSpec
+
+QUESTION = "Who met Bo in Room 3?"
+
+
+def nodes(name, count=6):
+    """Return nodes named `name` and a number; two consecutive nodes are of one document."""
+    return [
+        TextNode(
+            text=f"Ada met Bo in Room {row} of {name}.", id_=f"{name}{row}",
+            relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=f"{name} file {row // 2}")},
+        )
+        for row in range(count)
+    ]  # fmt: skip
+
+
+def two_indexes(folder=None):
+    """Return two indexes over one storage context; with `folder`, they are stored there and loaded again."""
+    kept = StorageContext.from_defaults()
+    made = []
+    for name in ("x", "y"):
+        made.append(VectorStoreIndex(nodes(name), storage_context=kept, embed_model=Hashed()))
+        made[-1].set_index_id(name)
+    if folder is None:
+        return made
+    kept.persist(folder)
+    again = StorageContext.from_defaults(persist_dir=folder)
+    return [load_index_from_storage(again, index_id=name, embed_model=Hashed()) for name in ("x", "y")]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_an_index_gives_no_nodes_of_other_indexes_in_its_storage(tmp_path, stored):
+    for index, name in zip(two_indexes(str(tmp_path) if stored else None), "xy", strict=True):
+        own = {f"{name}{row}" for row in range(6)}
+        retriever = CalibratedFusionRetriever.from_index(index, k=20)
+        assert set(retriever.ids()) == own
+        assert {one.node_id for one in retriever.retrieve(QUESTION)} == own
+        graph = EntityGraphRetriever(retriever.graph._source.graph, index)
+        assert set(graph._search.look_up(["x1", "y1"])) == {f"{name}1"}
+
+
+def test_a_faiss_index_looks_up_no_nodes_of_other_indexes():
+    index = INDEXES["Faiss IP"]()
+    index.docstore.add_documents(nodes("y"))
+    retriever = CalibratedFusionRetriever.from_index(index, k=20)
+    assert set(retriever.ids()) == {f"p{row}" for row in range(9)}
+    assert set(EntityGraphRetriever(retriever.graph._source.graph, index)._search.look_up(["p1", "y1"])) == {"p1"}
+
+
+@pytest.mark.parametrize("deleted", [1, 2])
+def test_deleted_documents_that_stay_in_the_docstore_do_not_come_back(deleted):
+    index = VectorStoreIndex(nodes("x"), embed_model=Hashed())
+    for row in range(deleted):
+        index.delete_ref_doc(f"x file {row}")
+    retriever, left = CalibratedFusionRetriever.from_index(index, k=20), {f"x{row}" for row in range(2 * deleted, 6)}
+    assert set(index.docstore.docs) > left
+    assert {one.node_id for one in retriever.retrieve(QUESTION)} == left
+    assert retriever.documents() == {f"x file {row}": 2 for row in range(deleted, 3)}
+    other = VectorStoreIndex(nodes("x"), embed_model=Hashed())
+    other.delete_nodes(["x0", "x5"])  # the index still names these nodes, but their vectors are deleted
+    assert set(CalibratedFusionRetriever.from_index(other).ids()) == {"x1", "x2", "x3", "x4"}
+
+
+def test_parents_in_the_docstore_are_no_passages_and_leaves_are_merged_as_before():
+    text = " ".join(f"Ada met Bo in Room {row}. Cy sang in Hall {row}." for row in range(40))
+    split = HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 64], chunk_overlap=0)
+    parsed = split.get_nodes_from_documents([Document(text=text, id_="book")])
+    leaves, kept = get_leaf_nodes(parsed), StorageContext.from_defaults()
+    kept.docstore.add_documents(parsed)
+    index = VectorStoreIndex(leaves, storage_context=kept, embed_model=Hashed())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        retriever = CalibratedFusionRetriever.from_index(index, k=6)
+        found = retriever.explain(QUESTION)
+        merged = AutoMergingRetriever(retriever, kept).retrieve(QUESTION)
+    assert set(retriever.ids()) == {one.node_id for one in leaves}
+    assert not any(report.dropped for report in found.reports)
+    assert not found.degraded
+    assert merged
+    gone = leaves[0].node_id
+    retriever.delete([gone])
+    assert gone not in index.docstore.docs
+    assert set(index.docstore.docs) == {one.node_id for one in parsed} - {gone}
+
+
+def test_index_nodes_with_an_object_are_left_to_the_index():
+    part = VectorStoreIndex(nodes("y"), embed_model=Hashed())
+    door = IndexNode(text="Ada met Bo in a Room of y.", index_id="part", obj=part.as_retriever())
+    index = VectorStoreIndex(nodes("x"), objects=[door], embed_model=Hashed())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        retriever = CalibratedFusionRetriever.from_index(index, k=20)
+        found = retriever.retrieve("Ada met Bo in a Room of y.")
+    assert set(retriever.ids()) == {f"x{row}" for row in range(6)}
+    names = {one.node_id for one in found}
+    assert door.node_id not in names
+    assert names & {f"y{row}" for row in range(6)}
+
+
+def test_the_index_also_searches_nodes_that_were_added_later():
+    index = VectorStoreIndex(nodes("x"), embed_model=Hashed())
+    made, wrapped = CalibratedFusionRetriever.from_index(index), CalibratedFusionRetriever(index)
+    made.add_nodes([TextNode(text="Cy sang in Hall 9.", id_="new")])
+    for retriever in (made, wrapped, copy.deepcopy(made), pickle.loads(pickle.dumps(wrapped))):  # noqa: S301
+        (vector,) = [one for one in retriever.explain("Cy sang in Hall 9.").evidence("new").sources
+                     if one.source == "vector"]  # fmt: skip
+        assert vector.rank == 1
+
+
+def test_nodes_of_an_index_without_text_are_left_out():
+    page = TextNode(text=" ", id_="page", metadata={"file": "__init__.py"})
+    picture = ImageNode(id_="picture", image_url="https://example.org/ada.png", metadata={"page": 2})
+    index = VectorStoreIndex([*nodes("x"), page, picture], embed_model=Hashed())
+    with pytest.warns(PhasegraphWarning, match="^2 nodes without text are left out, for example 'page'"):
+        retriever = CalibratedFusionRetriever.from_index(index, k=20)
+    assert set(retriever.ids()) == {f"x{row}" for row in range(6)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*were added to the store")
+        found = retriever.explain(QUESTION)
+    assert set(found.ids) > set(retriever.ids())  # the index itself still finds them
+    assert [report.notes for report in found.reports if report.source == "graph"] == [()]
+
+
+def test_the_error_of_a_blank_node_shows_the_users_metadata_alone():
+    with pytest.raises(InvalidInputError, match=r"'page' must have text; leave out passages of blank pages$"):
+        CalibratedFusionRetriever.from_nodes([TextNode(text="", id_="page")], Hashed())
+
+
+def test_a_source_whose_hits_are_all_deleted_is_not_called_unusable():
+    index = VectorStoreIndex(nodes("x", 40), embed_model=Hashed())
+    words = BM25Retriever.from_defaults(nodes=nodes("x", 40), similarity_top_k=1)
+    retriever = CalibratedFusionRetriever(index, retrievers={"bm25": SourceSpec(retriever=words, fetch_k=1)})
+    index.delete_nodes(["x13"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "source 'bm25': 1 of 1 hits dropped")
+        found = retriever.explain("13")
+    assert [(report.source, report.status) for report in found.reports] == [("bm25", "empty"), ("vector", "ok")]
+    assert not found.degraded
