@@ -7,7 +7,6 @@ down every search.
 from __future__ import annotations
 
 import gc
-import logging
 import multiprocessing
 import os
 import signal
@@ -25,7 +24,6 @@ from phasegraph.sources.workers import SPENT, metered, outcome_of
 
 _GRACE = 2.0
 """Seconds that the process has to end by itself when the server stops; a model may have to remove its files."""
-_log = logging.getLogger("phasegraph")
 
 
 class Answering(Protocol):
