@@ -39,7 +39,7 @@ class PhasegraphError(Exception):
     """Base class of every error of this library."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (type(self), self.args, dict(vars(self)), _portable(self.__cause__))
+        return _rebuilt, (type(self), self.args, dict(vars(self)), portable(self.__cause__))
 
 
 class InvalidInputError(PhasegraphError, ValueError):
@@ -79,9 +79,9 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
         blame(self, causes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        portable = {name: _portable(error) for name, error in self.causes.items()}
-        state = dict(vars(self)) | {"causes": portable, "args": self.args}
-        return _rebuilt, (type(self), (portable,), state, _portable(self.__cause__))
+        causes = {name: portable(error) for name, error in self.causes.items()}
+        state = dict(vars(self)) | {"causes": causes, "args": self.args}
+        return _rebuilt, (type(self), (causes,), state, portable(self.__cause__))
 
 
 def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
@@ -123,7 +123,7 @@ def _reason(name: str, error: BaseException) -> str:
     return said.removeprefix(f"source {name!r} ") or type(error).__name__
 
 
-def _portable(error: BaseException | None) -> BaseException | None:
+def portable(error: BaseException | None) -> BaseException | None:
     """Return the error, or, if it cannot be pickled, a RuntimeError with the error's class name and text.
 
     For None, return None.

@@ -39,7 +39,7 @@ def change(writer: Corpus, team: str = "red") -> None:
 
 
 def found(view: Any, query: str = "Where did Red Keeper meet Zoe in Nairobi?") -> set[str]:
-    return {one["id"] for one in view.search(query, 20)["passages"]}
+    return {one["id"] for one in view.now.search(query, 20)["passages"]}
 
 
 @pytest.mark.parametrize("model", [None, embed])
@@ -59,10 +59,10 @@ def test_a_new_version_is_served_to_every_caller_by_its_own_filter(tmp_path: Pat
         assert {"red-new", "blue-1"} <= found(served.views["r"])
         assert "red-2" not in found(served.views["r"])
         assert not found(served.views["b"]) & {"red-new", "blue-1"}
-        assert served.views["b"].passages(["red-new", "blue-1", "blue-2"])["missing"] == ["red-new", "blue-1"]
+        assert served.views["b"].now.passages(["red-new", "blue-1", "blue-2"])["missing"] == ["red-new", "blue-1"]
         fresh = Served(tmp_path / "folder", model, filters=filters)
         for name in filters:
-            answers = [one.views[name].search("Who met Zoe in Nairobi?", 9) for one in (served, fresh)]
+            answers = [one.views[name].now.search("Who met Zoe in Nairobi?", 9) for one in (served, fresh)]
             assert answers[0] == answers[1]
 
 
@@ -74,7 +74,7 @@ def test_a_folder_that_is_emptied_and_filled_again_is_served(tmp_path: Path, mod
     assert served.refresh()
     for one in (served, Served(tmp_path / "folder", model, filters=filters)):
         for view in one.views.values():
-            assert (len(view), found(view), view.explain("Who met Zoe?")["passages"]) == (0, set(), [])
+            assert (len(view), found(view), view.now.explain("Who met Zoe?")["passages"]) == (0, set(), [])
     writer.replace([], [{**NEW, "metadata": {"team": "red"}}], np.stack([embed(str(NEW["text"]))]))
     assert served.refresh()
     assert [found(view) for view in served.views.values()] == [{"red-new"}, {"red-new"}]
@@ -98,12 +98,12 @@ def test_requests_under_way_finish_on_the_version_that_they_began_with(tmp_path:
     def slowly(*given: Any, **more: Any) -> Any:
         change(writer)
         assert served.refresh()
-        answers["later"] = view.search("Red Keeper in Nairobi", 20)
+        answers["later"] = view.now.search("Red Keeper in Nairobi", 20)
         return plain(*given, **more)
 
     old = view.now
     old._gatherer.gather = slowly  # type: ignore[method-assign]
-    answers["under way"] = view.search("Red Keeper in Nairobi", 20)
+    answers["under way"] = view.now.search("Red Keeper in Nairobi", 20)
     ids = {name: {one["id"] for one in told["passages"]} for name, told in answers.items()}
     assert "red-new" in ids["later"]
     assert "red-2" not in ids["later"]

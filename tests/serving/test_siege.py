@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import math
 import os
 import re
 import signal
@@ -26,8 +27,9 @@ from tests.serving.conftest import TOKENS, command, embed, running, told_address
 from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
+from phasegraph.apps.server.json_answers import aside
 from phasegraph.apps.server.turns import BusyError, Turns
-from phasegraph.apps.server.view import View, aside
+from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import Gate, check_token, web_app
 from phasegraph.errors import InvalidInputError
 from phasegraph.sources.workers import SPENT
@@ -553,6 +555,17 @@ def test_one_flood_hides_no_other():
     turns = Turns(4, each=2, now=lambda: 0.0)
     turns._asked.update(flood=(1e4, 0.0), other=(15.0, 0.0), few=(0.1, 0.0), more=(0.1, 0.0))
     assert turns._heavy() == {"flood", "other"}
+    turns._asked = {name: (seconds, 0.0) for name, seconds in {"flood": 6.5, **dict.fromkeys("abc", 2.5)}.items()}
+    turns._asked.update(dict.fromkeys("wxyz", (1.0, 0.0)))
+    assert turns._heavy() == {"flood", *"abc"}
+    shared = 10.0 / math.log(2)  # what one busy processor amounts to
+    for equal in range(4, 9):
+        turns._asked = {name: (shared / equal, 0.0) for name in "abcdefgh"[:equal]} | {"light": (0.1, 0.0)}
+        assert turns._heavy() == set(), "tenants that share a processor equally"
+    turns._asked = {
+        name: (share * shared, 0.0) for name, share in zip("abcdef", (0.2, 0.2, 0.2, 0.2, 0.13, 0.05), strict=True)
+    }
+    assert turns._heavy() == set()
     turns._asked = {"flood": (1e4, 0.0)}
     assert turns._heavy() == set(), "without other tenants, there is nobody to protect"
 
@@ -593,7 +606,7 @@ def test_a_request_goes_to_a_worker_thread_once(index, monkeypatch):
 def test_a_tenant_that_is_limited_does_not_look_modest():
     clock = [0.0]
     turns = Turns(4, each=1, queue=1, now=lambda: clock[0])
-    used(turns, clock, floods=1.0, few=3.0, other=3.0)
+    used(turns, clock, floods=0.5, few=1.5, other=1.5)
 
     async def run():
         leave, now = asyncio.Event(), []

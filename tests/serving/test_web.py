@@ -17,6 +17,7 @@ from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.cli import main
 from phasegraph.apps.server import view
+from phasegraph.apps.server.json_answers import aside
 from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import LARGEST_BODY, web_app
 
@@ -95,7 +96,7 @@ def test_passages_that_take_long_to_read_hold_up_nobody_else(index, monkeypatch)
     made = View(index, embed, timeout=None)
 
     async def both():
-        asking = asyncio.create_task(view.aside(lambda: made.search("Who met Ada?", 3)))
+        asking = asyncio.create_task(aside(lambda: made.search("Who met Ada?", 3)))
         while not asking.done():
             rounds.append(1)
             await asyncio.sleep(0)

@@ -122,7 +122,6 @@ def siege(found: dict[str, Any]) -> list[str]:
         for kind in ("quiet", "hostile")
     )
     server, loop = parts[:2]
-    spare = max(0.0, 1 - quiet[server]) * (1 - 1 / found["most_ratio"])
     return [
         "The time of a request is measured for honest clients, with and without an attack by hostile clients; p99 is "
         f"the 99th percentile. Promise: p99 during the attack is at most {found['most_ratio']:g} times p99 in quiet "
@@ -139,12 +138,9 @@ def siege(found: dict[str, Any]) -> list[str]:
         "The next table shows how many seconds the threads of each process ran, and how many seconds they waited for a "
         f"processor. The periods took {lengths} seconds.",
         table(["threads", *columns], used),
-        "The threads of the server share one interpreter, so a request waits while other threads compute. Per second, "
-        f"all threads of the server together ran for {quiet[server]:.2f} s in quiet periods and for "
-        f"{attack[server]:.2f} s during the attack; the event loop ran for {quiet[loop]:.2f} s and {attack[loop]:.2f} "
-        "s. In a simple queue, the mean time of a request grows as 1 / (1 - u), where u is the used share of the "
-        f"interpreter. In this model, the time is at most {found['most_ratio']:g} times as long if the attack uses "
-        f"at most {spare:.2f} s per second.",
+        "The server has a process for its event loop, and a process that computes the answers. Per second, the threads "
+        f"of both together ran for {quiet[server]:.2f} s in quiet periods and for {attack[server]:.2f} s during the "
+        f"attack; the event loop ran for {quiet[loop]:.2f} s and {attack[loop]:.2f} s.",
     ]
 
 

@@ -14,7 +14,6 @@ from importlib.metadata import version
 from itertools import pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -40,7 +39,7 @@ from phasegraph.distributed.building import (
 from phasegraph.distributed.names import NAMES_PER_BLOCK, EmbeddedNames, NameBlocks
 from phasegraph.distributed.shards import GIVEN, STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
 from phasegraph.distributed.triples import TripleFile
-from phasegraph.errors import InvalidInputError, PhasegraphError
+from phasegraph.errors import InvalidInputError, PhasegraphError, portable
 from phasegraph.graph.model.building import passage_field
 from phasegraph.graph.model.entity_graph import EdgeWeights
 
@@ -485,18 +484,10 @@ def _work(line: Connection) -> None:
         except (EOFError, OSError):
             return
         try:
-            found: Spent | BaseException = spent(task, arguments)
+            found: Spent | BaseException | None = spent(task, arguments)
         except Exception as error:  # noqa: BLE001 - sent to the main process
-            found = _portable(error)
+            found = portable(error)
         try:
             line.send(found)
         except OSError:
             return
-
-
-def _portable(error: Exception) -> Exception:
-    try:
-        ForkingPickler.dumps(error)
-    except Exception:  # noqa: BLE001 - the copy of another library's error can raise any error
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import logging
 import warnings
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import typer
 from phasegraph.apps.cli.models import model_named
 from phasegraph.apps.cli.output import only_with
 from phasegraph.apps.server.agents import mcp_server
-from phasegraph.apps.server.connections import Door, listening, run_server
+from phasegraph.apps.server.answer_process import answer_process
+from phasegraph.apps.server.connections import Door, allow_descriptors, listening, run_server
 from phasegraph.apps.server.following import FollowingView, Served
 from phasegraph.apps.server.web import LOOPBACK, check_token, read_tenants, web_app
 from phasegraph.errors import PhasegraphWarning
@@ -47,9 +50,36 @@ def run(
     host = host.removeprefix("[").removesuffix("]")
     local = host in ("127.0.0.1", "localhost", "::1")
     _check_access(transport, host, local, tenants, token_file, only)
+    _check_level(log_level)
+    names, filters = _clients(tenants, token_file, only)
+    made = partial(_served, folder, embedder, names, filters, timeout, max_query_length, log_level)
+    if transport == "stdio":
+        asyncio.run(mcp_server(next(iter(made().views.values()))).run_stdio_async())
+        return
+    _configure_log(log_level)
+    hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
+    allow_descriptors(max_connections, 2 * max_requests)  # each concurrent request has a pipe to the other process
+    with answer_process(made, max_requests) as views:
+        app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant)
+        run_http(app, host, port, Door(max_connections, max_connections_per_address))
+
+
+def _served(
+    folder: Path,
+    embedder: str | None,
+    names: Mapping[str, str],
+    filters: Mapping[str, Filter | None],
+    timeout: float,
+    max_query_length: int,
+    log_level: str,
+) -> Served:
+    """Open the folder, print the number of passages of each client, and follow the changes of the folder.
+
+    `names` and `filters` are the names and filters of the clients by token; the other parameters are options of the
+    command.
+    """
     _configure_log(log_level)
     saved = folder / PIPELINE
-    names, filters = _clients(tenants, token_file, only)
     served = Served(
         folder,
         model_named(embedder),
@@ -63,14 +93,7 @@ def run(
     if unused := served.unused_vectors():
         typer.echo(f"warning: {unused}", err=True)
     served.follow()
-    views = served.views
-    if transport == "stdio":
-        asyncio.run(mcp_server(next(iter(views.values()))).run_stdio_async())
-        return
-    hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
-    door = Door(max_connections, max_connections_per_address)
-    app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant)
-    run_http(app, host, port, door)
+    return served
 
 
 def _check_access(
@@ -94,16 +117,19 @@ def _check_access(
         raise typer.BadParameter(f"--host {host} is not loopback: give --token-file FILE or --tenants FILE")
 
 
+def _check_level(level: str) -> None:
+    if level not in _LEVELS:
+        raise typer.BadParameter(f"--log-level must be {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}; got {level!r}")
+
+
 def _configure_log(level: str) -> None:
-    """Write each log record once to standard error; raise BadParameter if `level` is unknown.
+    """Write each log record once to standard error.
 
     A record is one line, except for a traceback at the level debug.
 
     Below the level warning, only phasegraph's own records are written, because records of other libraries may contain
     questions. If a library sets the level of its own logger, its records are still written.
     """
-    if level not in _LEVELS:
-        raise typer.BadParameter(f"--log-level must be {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}; got {level!r}")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")  # the MCP SDK then adds no handler
     logging.getLogger("phasegraph").setLevel(level.upper())
     logging.getLogger().setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import version
-from types import MappingProxyType
 from typing import Any
 
 from phasegraph._support.serialization import deeper
-from phasegraph.apps.server.view import UNLIKELY, Answers, aside
-from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
+from phasegraph.apps.server.json_answers import FIELDS, Answers, aside, unknown_fields
+from phasegraph.apps.server.view import UNLIKELY
+from phasegraph.errors import InvalidInputError, StoreError, needed
 
 INSTRUCTIONS = (
     "Passages of a fixed collection. search finds the best passages for a question; explain also gives the reasons; "
@@ -27,10 +27,6 @@ BY_WORDS = (
     "is low."
 )
 """The further instructions for a search with and without vectors."""
-FIELDS = MappingProxyType(
-    {"search": frozenset({"query", "k"}), "explain": frozenset({"query", "k"}), "passages": frozenset({"ids"})}
-)
-"""The allowed fields of a request, by tool."""
 _DEEPEST, _LONGEST_ID = 50, 100
 NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
@@ -44,30 +40,31 @@ def mcp_server(view: Answers) -> Any:
 
     server, errors = _sdk()
 
-    async def told(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    async def told(method: str, **fields: object) -> dict[str, Any]:
         def encoded() -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(view.answer(method, json.dumps(fields).encode()))
             # the protocol is UTF-8, which cannot encode lone surrogates
-            whole: dict[str, Any] = json.loads(json.dumps(answer(), ensure_ascii=False).encode("utf-8", "replace"))
+            whole: dict[str, Any] = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
             return whole
 
         try:
             return await aside(encoded)
-        except (InvalidInputError, InvalidTypeError) as error:
+        except InvalidInputError as error:
             raise errors(str(error)) from None
-        except Exception as error:  # noqa: BLE001 - its text may contain another tenant's data
-            raise errors(f"the search failed ({type(error).__name__}); try again") from None
+        except StoreError as error:
+            raise errors(f"{error}; try again") from None
 
     async def search(query: str, k: int = 5) -> dict[str, Any]:
         """Find the passages of the collection that best answer a question. k: number of passages, 1 to 100."""
-        return await told(lambda: view.search(query, k))
+        return await told("search", query=query, k=k)
 
     async def explain(query: str, k: int = 5) -> dict[str, Any]:
         """Search as the tool search does, and return for each passage its sources, their scores and the path to it."""
-        return await told(lambda: view.explain(query, k))
+        return await told("explain", query=query, k=k)
 
     async def passages(ids: list[str]) -> dict[str, Any]:
         """Return passages by their ids (1 to 100 ids); ids without a passage are listed as missing."""
-        return await told(lambda: view.passages(ids))
+        return await told("passages", ids=ids)
 
     class Strict(server):  # type: ignore[misc, valid-type]
         """A server that refuses unknown arguments, such as a filter; the SDK's own server ignores them."""
@@ -89,21 +86,6 @@ def mcp_server(view: Answers) -> Any:
     for tool in (search, explain, passages):
         made.add_tool(tool)
     return made
-
-
-def unknown_fields(asked: Iterable[str], known: Collection[str]) -> str:
-    """Return the error message for a request with unknown fields; "" if all fields are known.
-
-    >>> unknown_fields(["query", "filter"], {"query", "k"})
-    "'filter': unknown; a request has k, query. The server decides which passages are visible"
-    """
-    other = sorted(set(asked) - set(known))
-    if not other:
-        return ""
-    return (
-        f"{', '.join(map(repr, other))[:80]}: unknown; a request has {', '.join(sorted(known))}. The server "
-        "decides which passages are visible"
-    )
 
 
 class SoundMessages:

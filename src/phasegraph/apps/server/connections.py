@@ -367,7 +367,7 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
     """
     with needed("a server needs uvicorn; pip install uvicorn"):
         import uvicorn
-    _check_descriptors(door.most)
+    allow_descriptors(door.most)
     sys.setswitchinterval(SWITCH)
     gc.freeze()  # or else each full garbage collection stops all threads until it has visited every loaded object
     config = uvicorn.Config(
@@ -390,8 +390,8 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
         gc.unfreeze()
 
 
-def _check_descriptors(connections: int) -> None:
-    """Raise the process's limit of open files, if necessary, so that it allows this number of connections.
+def allow_descriptors(connections: int, others: int = 0) -> None:
+    """Raise the process's limit of open files, if necessary, so that it allows these connections and other files.
 
     Raise InvalidInputError if the system allows no such limit.
     """
@@ -400,7 +400,7 @@ def _check_descriptors(connections: int) -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _SPARE
+    wanted = connections + others + _SPARE
     if hard != resource.RLIM_INFINITY and wanted > hard:
         raise InvalidInputError(
             f"--max-connections {connections} needs {wanted} open files, but the limit is {hard}: raise the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,9 @@ class FollowingView:
         """Whether the search compares vectors, and not only names and words."""
         return self.now.has_vectors
 
-    def search(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Search as :meth:`View.search` does, in the current version of the passages."""
-        return self.now.search(query, k)
-
-    def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Explain as :meth:`View.explain` does, in the current version of the passages."""
-        return self.now.explain(query, k)
-
-    def passages(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Return passages as :meth:`View.passages` does, from the current version of the passages."""
-        return self.now.passages(ids)
+    def answer(self, method: str, body: bytes) -> str:
+        """Answer a request as :meth:`View.answer` does, in the current version of the passages."""
+        return self.now.answer(method, body)
 
 
 class Served:

@@ -21,8 +21,8 @@ _ABOVE, _REST = 1.25, 3.0
 """A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
 _LONG, _LEAST_LONG = 2.0, 0.1
 """A request is long above `_LONG` times the median of the tenants' usual times, and above `_LEAST_LONG` seconds."""
-_MOST_SHARES = 4.0
-"""Maximum processor time of one tenant that counts in the average, in fair shares of one processor."""
+_MOST_SHARES = 2.0
+"""Maximum processor time of one tenant that counts in the average, in equal shares of one processor."""
 _REQUEST = 0.002
 """Processor seconds that the event loop needs for a request, in addition to the time of the worker threads."""
 
@@ -141,7 +141,7 @@ class Turns:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
 
         Tenants that stopped do not count. Otherwise, they would lower the average, and tenants that ask all the time
-        would be heavy. In the average, the time of each tenant counts up to four times an equal share of one processor.
+        would be heavy. In the average, the time of each tenant counts up to two equal shares of one processor.
         Otherwise, a tenant with very many requests would raise the average so far that other heavy tenants would not
         exceed it. If all active tenants are heavy, the result is empty.
         """

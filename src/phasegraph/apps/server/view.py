@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from time import time
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
-from phasegraph._support.clock import NO_DEADLINE, Deadline
+from phasegraph._support.clock import Deadline
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_count, check_names, check_query
+from phasegraph.apps.server.json_answers import answer_json
 from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
@@ -27,38 +28,12 @@ from phasegraph.retrieval.plain_filters import Filter, lets_through
 from phasegraph.retrieval.provenance import plain
 from phasegraph.sources import Gatherer, SourceSettings
 from phasegraph.sources.settings import CALL_TIMEOUT
-from phasegraph.sources.workers import Late, awithin, within
+from phasegraph.sources.workers import Late, within
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 4_000
 """The limits of a request: maximum passages per answer, ids per request, and (default) characters of a query."""
 UNLIKELY = 0.2
 """Confidence below which an answer is probably not in the collection, with default confidences from cosines."""
-
-Answer = TypeVar("Answer")
-
-
-class Answers(Protocol):
-    """The interface of an object that answers one caller's requests, such as a :class:`View`.
-
-    Its methods compute and wait, so an event loop calls them in a worker thread (:func:`aside`).
-    """
-
-    @property
-    def has_vectors(self) -> bool:
-        """Whether the search compares vectors, and not only names and words."""
-        ...
-
-    def search(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Search as :meth:`View.search` does."""
-        ...
-
-    def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Explain the answer to a query; see :meth:`View.explain`."""
-        ...
-
-    def passages(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Return the id, title and text of each passage with one of these ids; see :meth:`View.passages`."""
-        ...
 
 
 class PassingIds:
@@ -182,6 +157,10 @@ class View:
             "missing": [name for name in wanted if name not in self._ids],
         }
 
+    def answer(self, method: str, body: bytes) -> str:
+        """Answer a JSON request with the method `method`, such as "search"; see :func:`answer_json`."""
+        return answer_json(self, method, body)
+
     def _ask(self, query: str, k: int) -> Result:
         check_query(query)
         if len(query) > self._longest:
@@ -228,11 +207,6 @@ class View:
             "degraded": result.degraded,
             "warnings": [*result.warnings, *failed],
         }
-
-
-async def aside(function: Callable[[], Answer]) -> Answer:
-    """Return the result of a function, run in a worker thread while the event loop answers other requests."""
-    return await awithin(function, NO_DEADLINE)
 
 
 def _once(embed: Callable[[str], Any]) -> Callable[[str], Float32Array]:

@@ -17,18 +17,18 @@ from time import perf_counter
 from typing import Any
 
 from phasegraph._support.text import legible
-from phasegraph.apps.server.agents import FIELDS, NEEDED, SoundMessages, streamable_app, unknown_fields
+from phasegraph.apps.server.agents import NEEDED, SoundMessages, streamable_app
 from phasegraph.apps.server.connections import IDLE
+from phasegraph.apps.server.json_answers import FIELDS, Answers, aside
 from phasegraph.apps.server.turns import BusyError, Turns
-from phasegraph.apps.server.view import Answers, aside
-from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
+from phasegraph.errors import InvalidInputError, StoreError, needed
 from phasegraph.retrieval.plain_filters import Filter, check_filter
 
 LARGEST_BODY = 256 * 1024
 MOST_REQUESTS, SLOWEST_BODY = 2, 10.0
 """Maximum concurrent requests, and maximum seconds to receive a request.
 
-Concurrent requests share one interpreter, so more of them make every request and the event loop slower. With two, a
+Concurrent requests share one interpreter, so more of them make every request slower. With two, a
 tenant with a long request does not hold up the other tenants.
 """
 LINE, LINE_OF_SEVERAL = 64, 16
@@ -335,54 +335,21 @@ def _logged(app: Any, names: Mapping[int, str]) -> Any:
 def _routes(view: Answers) -> list[Any]:
     from starlette.routing import Route
 
-    def search(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return view.search(**_fields(asked, FIELDS["search"], "query"))
-
-    def explain(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return view.explain(**_fields(asked, FIELDS["explain"], "query"))
-
-    def passages(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return view.passages(**_fields(asked, FIELDS["passages"], "ids"))
-
-    return [Route(f"/{one.__name__}", _endpoint(one), methods=["POST"]) for one in (search, explain, passages)]
+    return [Route(f"/{method}", _endpoint(view, method), methods=["POST"]) for method in FIELDS]
 
 
-def _endpoint(answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Any:
+def _endpoint(view: Answers, method: str) -> Any:
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
 
-    def told(body: bytes) -> str:
-        return json.dumps(answer(_asked(body)), allow_nan=False)  # ASCII escapes encode lone surrogates
-
     async def answered(request: Request) -> Response:
-        try:  # in one job of a worker thread: the event loop has other requests, and every way back to it is a wait
-            return Response(await aside(partial(told, await request.body())), media_type="application/json")
-        except (InvalidInputError, InvalidTypeError) as error:
-            return JSONResponse({"error": str(error)}, 400)
-        except Exception as error:  # noqa: BLE001 - its text may contain another tenant's data
-            _log.warning("a request failed: %s", type(error).__name__)
-            _log.debug("", exc_info=True)
-            return JSONResponse(
-                {"error": f"the search failed ({type(error).__name__}); the server's log has the error"}, 502
+        try:  # in a worker thread: the event loop has other requests
+            return Response(
+                await aside(partial(view.answer, method, await request.body())), media_type="application/json"
             )
+        except InvalidInputError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except StoreError as error:
+            return JSONResponse({"error": f"{error}; the server's log has the error"}, 502)
 
     return answered
-
-
-def _asked(body: bytes) -> Mapping[str, Any]:
-    try:
-        asked = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"the body of the request must be JSON; {error}") from error
-    if not isinstance(asked, dict):
-        raise InvalidTypeError(f"the body of the request must be a JSON object; got {type(asked).__name__}")
-    return asked
-
-
-def _fields(asked: Mapping[str, Any], known: Collection[str], needed: str) -> dict[str, Any]:
-    if needed not in asked:
-        raise InvalidInputError(f"the field {needed!r} is missing: add it to the body of the request")
-    refused = unknown_fields(asked, known)
-    if refused:
-        raise InvalidInputError(refused)
-    return dict(asked)

@@ -1,0 +1,214 @@
+"""The process of ``phasegraph serve`` that computes the answers: equal answers, and what happens when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.serving.conftest import command, embed, told_address
+from tests.suites.manual_time import PATIENCE, until
+
+from phasegraph.apps.server.answer_process import answer_process
+from phasegraph.apps.server.following import Served
+from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphError, StoreError
+from phasegraph.sources.workers import SPENT
+
+ASKED = json.dumps({"query": "Who met Ada in Oslo?", "k": 3}).encode()
+FILTERS = {"all": None, "red": {"team": "red"}}
+
+
+def killing(folder: Path) -> Served:
+    """Return answers of which one ends the process."""
+
+    def model(query):
+        if "fatal" in query:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return embed(query)
+
+    return Served(folder, model, filters={"": None})
+
+
+def foreign(folder: Path) -> Served:
+    """Return answers whose embedding model raises an error of its own, and starts processes."""
+
+    class ModelError(Exception):
+        def __init__(self, one, two):
+            super().__init__(f"{one} and {two}")
+
+    def model(query):
+        ended = subprocess.Popen(["sleep", "60"])
+        ended.terminate()
+        assert ended.wait(PATIENCE) == -signal.SIGTERM
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            assert pool.submit(abs, -1).result(PATIENCE) == 1
+        raise ModelError("a secret", "another")
+
+    served = Served(folder, model, filters={"": None})
+    served.views[""].now._gatherer.gather = lambda sources, query: model(query)  # type: ignore[method-assign, misc]
+    return served
+
+
+def test_the_answers_equal_those_of_this_process(folder):
+    made = partial(Served, folder, embed, filters=FILTERS)
+    here = made().views
+    with answer_process(made, 2) as views:
+        assert list(views) == list(here)
+        for caller, view in views.items():
+            assert view.has_vectors
+            assert view.answer("search", ASKED) == here[caller].answer("search", ASKED)
+            found = json.loads(view.answer("passages", b'{"ids": ["blue-1"]}'))
+            assert bool(found["missing"]) == (caller == "red")
+            with pytest.raises(InvalidInputError, match="field 'query' is missing"):
+                view.answer("search", b"{}")
+
+
+def test_the_processor_time_of_an_answer_is_counted(folder):
+    spent: list[float] = []
+    before = SPENT.set(spent)
+    try:
+        with answer_process(partial(Served, folder, filters=FILTERS), 1) as views:
+            views["all"].answer("search", ASKED)
+    finally:
+        SPENT.reset(before)
+    assert len(spent) == 1
+    assert spent[0] > 0
+
+
+def test_if_the_process_ends_each_request_fails_and_the_server_is_stopped(folder):
+    fatal, interrupts, outcomes = json.dumps({"query": "a fatal question"}).encode(), list[int](), list[str]()
+
+    def ask(view, body):
+        try:
+            view.answer("search", body)
+        except StoreError as error:
+            outcomes.append(str(error))
+
+    def serve():
+        with answer_process(partial(killing, folder), 3) as views:
+            ask(views[""], fatal)
+            threads = [threading.Thread(target=ask, args=(views[""], ASKED)) for _ in range(9)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(PATIENCE)
+            until(lambda: bool(interrupts))
+
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        with pytest.raises(StoreError, match="exit code -9"):
+            serve()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert outcomes == ["the process that computes the answers ended"] * 10
+    assert interrupts == [signal.SIGINT]
+
+
+def test_the_text_of_a_foreign_error_stays_in_the_process(folder):
+    with (
+        answer_process(partial(foreign, folder), 1) as views,
+        pytest.raises(StoreError, match=r"^the search failed \(ModelError\)$"),
+    ):
+        views[""].answer("search", ASKED)
+
+
+@pytest.mark.parametrize(("error", "text"), [(IntegrityError, "damaged"), (ValueError, "plain")])
+def test_an_error_of_the_start_is_raised_in_this_process(error, text):
+    with pytest.raises(error, match=text), answer_process(partial(_fails, error, text), 1):
+        pass
+
+
+def _fails(error, text):
+    raise error(text)
+
+
+def test_a_process_that_ends_at_its_start_is_an_error():
+    with pytest.raises(PhasegraphError, match="exit code 7"), answer_process(partial(os._exit, 7), 1):
+        pass
+
+
+SLOW = """
+import atexit, pathlib, threading, time
+here = pathlib.Path(__file__).parent
+atexit.register((here / "ended").touch)
+threading.Thread(target=time.sleep, args=(600,), daemon=STUBBORN is None).start()
+
+def embed(query):
+    (here / "asked").touch()
+    time.sleep(1)
+    return [1.0] * 26
+"""
+
+
+@contextlib.contextmanager
+def group_of_a_server(folder: Path, where: Path, model: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a server whose embedding model is the module text `model`, in a process group of its own."""
+    (where / "slow_model.py").write_text(model, encoding="utf-8")
+    path = os.pathsep.join([str(where), os.environ.get("PYTHONPATH", "")])
+    server = subprocess.Popen(
+        command(str(folder), "--transport", "http", "--port", "0", "--embedder", "slow_model:embed"),
+        stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    try:
+        yield server
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.communicate(timeout=PATIENCE)
+
+
+def running_in(group: int) -> list[str]:
+    """Return the states of the processes of a group that have not ended."""
+    states = []
+    for one in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, found = one.read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
+            if int(found) == group and state not in "ZX":
+                states.append(state)
+    return states
+
+
+@pytest.mark.parametrize(("number", "stubborn"), [(signal.SIGTERM, None), (signal.SIGINT, None), (signal.SIGTERM, 1)])
+def test_a_signal_to_both_processes_ends_both_after_the_request(folder, tmp_path, number, stubborn):
+    with group_of_a_server(folder, tmp_path, SLOW.replace("STUBBORN", str(stubborn))) as server:
+        address, answers = told_address(server), list[httpx.Response]()
+        asking = threading.Thread(
+            target=lambda: answers.append(httpx.post(f"{address}/search", content=ASKED, timeout=PATIENCE))
+        )
+        asking.start()
+        until((tmp_path / "asked").exists)
+        os.killpg(server.pid, number)
+        asking.join(PATIENCE)
+        until(lambda: not running_in(server.pid))
+        assert [one.status_code for one in answers] == [200]
+    assert (tmp_path / "ended").exists() == (number == signal.SIGINT), "Ctrl-C lets the model clean up"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_the_process_ends_with_its_server_while_a_model_is_loaded(folder, tmp_path, number):
+    model = "import pathlib, time\n(pathlib.Path(__file__).parent / 'loads').touch()\ntime.sleep(600)\n"
+    with group_of_a_server(folder, tmp_path, model) as server:
+        until((tmp_path / "loads").exists)
+        server.send_signal(number)
+        until(lambda: not running_in(server.pid))
+
+
+def test_a_server_ends_with_the_process_that_computes_its_answers(folder, tmp_path):
+    model = "import os\ndef embed(query):\n    os._exit(3)\n"
+    with group_of_a_server(folder, tmp_path, model) as server:
+        address = told_address(server)
+        assert httpx.post(f"{address}/search", content=ASKED, timeout=PATIENCE).status_code == 502
+        log = server.communicate(timeout=PATIENCE)[1]
+        assert server.returncode == 1
+        assert "the process that computes the answers ended (exit code 3)" in log
+        until(lambda: not running_in(server.pid))
