@@ -221,20 +221,13 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         )  # fmt: skip
         self._settle_parents(self.parents, Lookup.of, self._engine.pipeline.group_by)
         self._callback = ResultCallback(self.on_result)
-        own = self._own_filters()
+        own = _own_filters(self._by_name)
         joined(*own.values())
         for name, wanted in own.items():
             for other in self._by_name.keys() - {name}:
                 self._by_name[other].check_keeps(wanted, name)
         check_filter(self.filter)
         import_module("langchain_core.tracers.context")  # otherwise LangChain imports the module during the first call
-
-    def _own_filters(self) -> dict[str, Wanted]:
-        """Return, by source name, the filters that sources always apply; the other sources must apply them, too."""
-        by_name = self._by_name
-        if len(by_name) < 2:
-            return {}
-        return {name: one for name, source in by_name.items() if (one := source.own_filter()) is not None}
 
     def whole_filter(self) -> Wanted | None:
         """Return the retriever's filter, combined with its sources' own filters; None if there is no filter."""
@@ -440,8 +433,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         engine, sources = self._engine, self._bound(config, filter)
         with inherited(config) if engine.staged else nullcontext():
             result, hits = engine.retrieve(query, sources, k=self._wanted(k))
-        notify_within(self._callback, result, run_manager)
-        hits = self._with_parents(hits, lambda: self._in_force(config, filter))
+        if self.on_result is not None:
+            notify_within(self._callback, result, run_manager)
+        if self.parents:
+            hits = self._with_parents(hits, lambda: self._in_force(config, filter))
         return self._documents(result, hits, upstream is not None)
 
     async def _aget_relevant_documents(
@@ -457,8 +452,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         engine, sources = self._engine, self._bound(config, filter)
         with inherited(config) if engine.staged else nullcontext():
             result, hits = await engine.aretrieve(query, sources, k=self._wanted(k))
-        await anotify_within(self._callback, result, run_manager)
-        hits = self._with_parents(hits, lambda: self._in_force(config, filter))
+        if self.on_result is not None:
+            await anotify_within(self._callback, result, run_manager)
+        if self.parents:
+            hits = self._with_parents(hits, lambda: self._in_force(config, filter))
         return self._documents(result, hits, upstream is not None)
 
     def explain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
@@ -524,7 +521,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             config = with_filter(config, self.filter, narrower)
         if answers and self.required_filter_key is not None:
             check_required(self.required_filter_key, joined(filter_of(config), self.whole_filter()))
-        own, by_name, asked = self._own_filters(), self._by_name, self._engine.asked
+        by_name, asked = self._by_name, self._engine.asked
+        own = _own_filters(by_name)
         if not own:
             return {name: by_name[name].bind(config) for name in asked}
         return {
@@ -583,3 +581,10 @@ def holds(candidate: object, target: object, depth: int = 0) -> bool:
     for held in (getattr(candidate, name, None) for name in ("retrievers", "fallbacks")):
         inner.extend(held.values() if isinstance(held, Mapping) else held if isinstance(held, list | tuple) else ())
     return any(holds(one, target, depth + 1) for one in inner)
+
+
+def _own_filters(sources: Mapping[str, RetrieverSource]) -> dict[str, Wanted]:
+    """Return, by source name, the filters that sources always apply; the other sources must apply them, too."""
+    if len(sources) < 2:
+        return {}
+    return {name: one for name, source in sources.items() if (one := source.own_filter()) is not None}

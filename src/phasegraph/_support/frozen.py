@@ -9,15 +9,19 @@ from typing import Any
 
 import numpy as np
 
+_CHANGEABLE = (np.ndarray, dict)
+
 
 def read_only(value: Any) -> None:
     """Make the arrays and dictionaries of a frozen dataclass read-only; call this in ``__post_init__``."""
     for name in value.__dataclass_fields__:
         one = getattr(value, name)
-        if isinstance(one, np.ndarray):
-            one.setflags(write=False)
-        elif isinstance(one, dict):
+        if not isinstance(one, _CHANGEABLE):  # most fields, so that a call checks them once
+            continue
+        if isinstance(one, dict):
             object.__setattr__(value, name, MappingProxyType(one))
+        else:
+            one.setflags(write=False)
 
 
 def by_fields(value: Any) -> tuple[Callable[..., Any], tuple[type, Mapping[str, Any]]]:
