@@ -304,3 +304,14 @@ def test_an_old_file_that_stores_a_text_gives_the_same_probabilities(
 def test_wrong_values_are_named(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_an_unknown_code_of_missing_data_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="without must be empty or one or more of no_walk, no_vector, .*nowalk"):
+        ConfidenceModel(without="nowalk")
+
+
+def test_a_fit_of_probabilities_ignores_questions_without_a_hit() -> None:
+    good, poor = ([ConfidenceEvidence(low + i / 50, 0.6, 0.9) for i in range(25)] for low in (0.4, 0.1))
+    fitted = fit_probability(ConfidenceModel(), good, poor)
+    assert fit_probability(ConfidenceModel(), good, [*poor, *[ConfidenceModel().judge([], None)] * 80]) == fitted

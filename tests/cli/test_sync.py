@@ -182,7 +182,7 @@ def test_a_folder_without_its_path_knows_a_file_that_cannot_be_read_and_its_rows
 
 def test_a_new_folder_has_its_path_from_the_start(files: Path, monkeypatch: Any) -> None:
     # the process ends here
-    monkeypatch.setattr("phasegraph.graph.corpus.corpus.Corpus.store_settings", lambda *_: 1 / 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.Corpus.record_settings", lambda *_: 1 / 0)
     with suppress(ZeroDivisionError):
         FileSync(files, Path("out"), None, None).sync()
     assert PassageFolder.open("out").corpus.settings["files"] == str(files.absolute())

@@ -91,7 +91,7 @@ class ConfidenceEvidence:
     together : float or None
         A factor in [0, 1) that replaces a missing `nearness`. It increases with the best word score of a hit.
     without : str
-        The codes of the data that the confidence lacks, as in :class:`ConfidenceModel`.
+        The codes of the data that the confidence lacks, as in :class:`ConfidenceModel`; ``no_hits`` without any hit.
 
     Examples
     --------
@@ -214,7 +214,12 @@ class ConfidenceModel:
         without = check_text("ConfidenceModel.without", self.without)
         for text, code in _OLD_TEXTS.items():
             without = without.replace(text, code)
-        object.__setattr__(self, "without", without.replace(", ", ","))
+        without = without.replace(", ", ",")
+        if not {*without.split(",")} <= {"", *_TEXTS}:
+            raise InvalidInputError(
+                f"ConfidenceModel.without must be empty or one or more of {', '.join(_TEXTS)}; got {self.without!r}"
+            )
+        object.__setattr__(self, "without", without)
 
     def judge(self, rankings: Sequence[Ranking], words: HitWords | None) -> ConfidenceEvidence:
         """Compute the confidence of an answer from the rankings of its sources.
@@ -232,7 +237,7 @@ class ConfidenceModel:
             The confidence with its components; the confidence is 0 without rankings.
         """
         if not rankings:
-            return ConfidenceEvidence(0.0, reason="no source found anything", without="no_hits")
+            return ConfidenceEvidence(0.0, reason="no source found anything", without=_NO_HITS)
         vector = next((one for one in rankings if one.source == VECTOR), None)
         walk = next((one for one in rankings if one.words is not None), None)
         top = None if vector is None or vector.rank_only else float(vector.scores[0])
@@ -295,6 +300,8 @@ class ConfidenceModel:
 _NOT_READ = (
     "no source knows the words, and the texts of the hits were not read; use explain() or accept=Confidence(...)"
 )
+_NO_HITS = "no_hits"
+"""The code in ``ConfidenceEvidence.without`` if no source has a hit; no fit uses such an answer."""
 _NO_WORDS = "the question has no words to search for, or no hit has a text"
 _TEXTS = {
     "no_walk": "without a walk that knows the words",
@@ -373,7 +380,9 @@ def fit_probability(
     """
     from scipy.optimize import minimize  # imported on first use, because this import takes longer than numpy's import
 
-    known = [[one for one in kind if one.value is not None] for kind in (answerable, others)]
+    known = [
+        [one for one in kind if one.value is not None and one.without != _NO_HITS] for kind in (answerable, others)
+    ]
     usual = Counter(one.without for kind in known for one in kind).most_common(1)
     without = usual[0][0] if usual else ""
     good, poor = ([one.value for one in kind if one.value is not None and one.without == without] for kind in known)

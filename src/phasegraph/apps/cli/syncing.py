@@ -117,7 +117,9 @@ class FileSync:
             return f"{counted(len(passages), 'passage')} of {counted(len(self._folder.documents()), 'document')} added"
         stays = _unreadable(found)
         self._check_known(self._folder, passages, stays)
-        self._folder.corpus.store_settings({FILES: self._files})  # before the changes: an error then leaves them undone
+        self._folder.corpus.record_settings(
+            {FILES: self._files}
+        )  # before the changes: an error then leaves them undone
         return str(self._folder.sync_files(passages, stays=stays, allow_empty=self._allow_empty))
 
     def _check_known(

@@ -422,7 +422,7 @@ class Corpus:
         self.made_by, self._checked = model.identity, True
         self.state = CorpusState(fresh, self._walk(fresh, model), model, store, self.state.version + 1)
 
-    def store_settings(self, settings: Mapping[str, object]) -> None:
+    def record_settings(self, settings: Mapping[str, object]) -> None:
         """Store settings in the corpus's folder, unless it already contains them."""
         if settings.items() <= self.settings.items():
             return

@@ -27,7 +27,10 @@ def most_changed(index: GraphIndex) -> float:
 
 
 class Merges:
-    """The merges of a corpus's changes into its index: at most one at a time, in a background thread."""
+    """The merges of a corpus's changes into its index: at most one at a time, in a background thread.
+
+    For a folder, the thread starts another process, which computes the merge.
+    """
 
     def __init__(self) -> None:
         self._background = Background("merge")
@@ -39,13 +42,15 @@ class Merges:
         self._background.wait(timeout)
 
     def in_folder(self, folder: Folder, index: GraphIndex, load: Callable[[], object]) -> None:
-        """Start a merge in another process if the folder has many changes; call ``load()`` after the merge.
+        """Start a merge if the folder has many changes; call ``load()`` after a successful merge.
 
-        `index` is the index of the current passages. A failed merge causes a warning.
+        `index` is the index of the current passages. A failed merge causes a warning. If another process merges the
+        folder, nothing happens.
         """
-        if folder.pending > max(most_changed(index), self._next_try):
+        most = most_changed(index)
+        if folder.pending > max(most, self._next_try):
             upto = folder.last
-            self._background.start(lambda: self._merge_folder(folder, upto, most_changed(index), load))
+            self._background.start(lambda: self._merge_folder(folder, upto, most, load))
 
     def _merge_folder(self, folder: Folder, upto: int, most: float, load: Callable[[], object]) -> None:
         try:

@@ -22,7 +22,7 @@ def order_passages(
 ) -> tuple[IntArray, FloatArray]:
     """Return the rows of the best passages, best first, and their log scores.
 
-    Cosines and BM25 scores join the walk's log scores. Then nearby chunks and words raise the scores, passages that
+    Cosines and BM25 scores join the walk's log scores. Then nearby chunks and words raise the scores. Passages that
     answer other parts of the question move up, and further chunks of a document move down. The rules for documents have
     the factor ``1 - trust``.
 
