@@ -307,7 +307,9 @@ def test_wrong_values_are_named(make: Any, error: type[Exception], message: str)
 
 
 def test_an_unknown_code_of_missing_data_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="without must be empty or one or more of no_walk, no_vector, .*nowalk"):
+    with pytest.raises(
+        InvalidInputError, match=r"without must be empty or one or more of no_walk, no_vector, .*nowalk"
+    ):
         ConfidenceModel(without="nowalk")
 
 
