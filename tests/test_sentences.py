@@ -50,6 +50,21 @@ def test_chunks_of_one_document_are_told_apart_by_their_ids() -> None:
     assert str(result.evidence("m#2")).splitlines()[0] == lines[1]
 
 
+def test_printing_reads_few_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result reads its printed labels; the evidence of all results reads a constant number of labels for each."""
+    read = []
+    monkeypatch.setattr("phasegraph.result.label_of", lambda name, *_: read.append(name) or name)
+    ids = [f"p{row}" for row in range(50)]
+    result = FusionPipeline().decide([Ranking("vector", ids, range(50, 0, -1))], k=50)
+    str(result)
+    assert set(read) == set(ids[:3])
+    assert len(read) == 6
+    read.clear()
+    for name in ids:
+        str(result.evidence(name))
+    assert len(read) == 100
+
+
 def test_printed_evidence_begins_with_the_same_line_and_has_short_numbers() -> None:
     result = FusionPipeline(weights={"graph": 3, "vector": 1}).decide(rankings(), k=4)
     lines = str(result.evidence("b")).splitlines()

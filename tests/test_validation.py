@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from phasegraph import FusionPipeline
 from phasegraph._support.validation import (
     check_choice,
     check_count,
@@ -119,5 +120,13 @@ def test_a_misspelt_setting_of_a_source_names_the_one_that_was_meant(made, given
     ],
 )
 def test_an_argument_of_another_retriever_names_its_replacement(given: str, said: str) -> None:
-    known = ["accept", "evidence_key", "k", "path", "selection", "vector_store"]
+    known = ["accept", "evidence_key", "filter", "k", "path", "retrievers", "selection", "vector_store"]
     assert str(unexpected_argument(given, known)) == f"unexpected argument {given!r}; {said}"
+
+
+def test_a_hint_names_only_arguments_that_a_pipeline_accepts() -> None:
+    with pytest.raises(InvalidTypeError, match=r"'search_kwargs'; did you mean k=\.\.\.\?$"):
+        FusionPipeline(search_kwargs={})
+    for threshold in ("score_threshold", "similarity_cutoff"):
+        with pytest.raises(InvalidTypeError, match=f"^unexpected argument '{threshold}'; known are accept, "):
+            FusionPipeline(**{threshold: 0.5})

@@ -138,13 +138,15 @@ class Ranking:
     payloads : mapping of str to object
         Documents, nodes or paths by id. Fusion passes them through and does not read them.
     dropped : int
-        Number of hits removed because their score or id was unusable.
+        Number of removed hits: their score or id was unusable, or their passage was deleted.
     reason : str
         The source's explanation for an empty ranking, if it gives an explanation.
     words : QueryWords, optional
         Statistics about the query's words, if the source has them; the graph walk does.
     distances : bool, default False
         Whether `raw` contains distances, for which lower is better; `scores` are the negated distances.
+    deleted : int
+        Number of the `dropped` hits that were usable, but whose passages were deleted from the store.
 
     Attributes
     ----------
@@ -172,6 +174,7 @@ class Ranking:
     reason: str = ""
     words: QueryWords | None = field(default=None, repr=False)
     distances: bool = False
+    deleted: int = 0
     positions: MappingProxyType[str, int] = field(init=False, repr=False)
     row_of: Callable[..., int | None] = field(init=False, repr=False)
 
@@ -204,6 +207,7 @@ class Ranking:
         if not isinstance(source, str) or not source.strip():
             raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {source!r}")
         check_count("Ranking.dropped", self.dropped)
+        check_count("Ranking.deleted", self.deleted)
         if self.size is not None:
             check_count("Ranking.size", self.size)
         for name, (kind, wanted) in _KINDS.items():
@@ -315,6 +319,7 @@ class Ranking:
         put(made, "reason", reason)
         put(made, "words", None)
         put(made, "distances", distances)
+        put(made, "deleted", 0)
         made._check_header()
         made._settle(kept, signed, values, falls)
         return made

@@ -34,7 +34,7 @@ class SourceReport:
     milliseconds : float
         Wall time from the start of the call to the source's answer or failure.
     hits, dropped : int
-        Number of usable hits, and number of hits removed because their score or id was unusable.
+        Number of hits, and number of removed hits: their score or id was unusable, or their passage was deleted.
     calibration : str
         ``exact``, ``fitted``, ``estimated`` or the name of a per-list calibrator; ``""`` if the ranking was not fused.
     missing : tuple of str
@@ -108,7 +108,7 @@ def found_in(ranking: Ranking) -> tuple[Status, str]:
     """
     if len(ranking):
         return "ok", ranking.reason
-    if ranking.dropped:
+    if ranking.dropped > ranking.deleted:
         return "partial", ranking.reason or f"none of its {ranking.dropped} hits had a usable score and id"
     return "empty", ranking.reason
 

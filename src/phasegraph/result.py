@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -195,6 +195,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict, repr=False)
     judge: Callable[[], ConfidenceEvidence] = field(default=ConfidenceEvidence, repr=False)
+    _repeated: list[Collection[str]] = field(default_factory=list, init=False, repr=False)
 
     __post_init__ = read_only  # type: ignore[misc]  # a function that several dataclasses share
     __reduce__ = by_fields
@@ -210,20 +211,26 @@ class Result:
             head = f"{len(self)} of {len(self.candidates)} candidates, confidence {sure}{first}"
         else:
             head = f"no results: {WHY_EMPTY.get(self.reason, 'k is 0')}; confidence {sure}"
-        lines = [head, *self._headlines(range(min(len(self), PRINTED)))]
+        shown = self.ids[:PRINTED]
+        lines = [head, *self._headlines(range(len(shown)), self._repeated_labels(shown))]
         return "\n".join([*lines, *(legible(f"warning: {line}") for line in self.warnings)])
 
-    def _headlines(self, positions: Iterable[int]) -> list[str]:
+    def _repeated_labels(self, ids: Iterable[str]) -> Collection[str]:
+        """Return the labels that several of the results `ids` have, such as the title of their document."""
+        read = _reader(self.candidates.rankings)
+        counts = Counter(label_of(name, *read(name)) for name in ids)
+        return {label for label, count in counts.items() if count > 1}
+
+    def _headlines(self, positions: Iterable[int], repeated: Collection[str]) -> list[str]:
         """Return a line about the result at each position (from 0): label, ranks and path.
 
-        The id follows the label if several results have the same label, such as the title of their document.
+        The id follows a label in `repeated`.
         """
         rankings, lines = self.candidates.rankings, []
         read = _reader(rankings)
-        labels = [label_of(name, *read(name)) for name in self.ids]
-        repeated = {label for label, count in Counter(labels).items() if count > 1}
         for position in positions:
-            name, label = self.ids[position], labels[position]
+            name = self.ids[position]
+            label = label_of(name, *read(name))
             ranks = {one.source: standing(one, name)[0] for one in rankings}
             walk = next(filter(None, (_walk(one, name) for one in rankings)), None)
             way = [] if walk is None else way_of(walk["path"], path_labels(walk["path"], read))
@@ -231,7 +238,9 @@ class Result:
         return lines
 
     def _headline(self, position: int) -> str:
-        return self._headlines([position])[0]
+        if not self._repeated:  # computed once, so that printing all evidence takes linear time
+            self._repeated.append(self._repeated_labels(self.ids))
+        return self._headlines([position], self._repeated[0])[0]
 
     @property
     def confidence_evidence(self) -> ConfidenceEvidence:

@@ -26,6 +26,29 @@ def test_passages_that_only_the_store_has_are_noted_and_warned_about_once(corpus
     assert notes == ["1 of 3 hits of 'vector' are not in the graph", "2 of 3 hits of 'vector' are not in the graph"]
 
 
+def test_an_id_that_the_store_has_is_looked_up_once(corpus, monkeypatch):
+    asked = []
+
+    def look_up(ids):
+        asked.append(list(ids))
+        return {one: one for one in ids if one.startswith("new")}
+
+    additions, notes = Additions("vector", look_up), []
+    with pytest.warns(PhasegraphWarning, match=r"^1 of 2 hits"):
+        additions.see(corpus, upstream("a", "new"), notes)
+    for _ in range(2):
+        additions.see(corpus, upstream("a", "new"), notes)
+    additions.see(corpus, upstream("new", "newer", "elsewhere"), notes)
+    additions.see(corpus, upstream("new", "newer", "a"), notes)
+    assert asked == [["new"], ["newer", "elsewhere"]]
+    assert [note[:6] for note in notes] == ["1 of 2"] * 3 + ["2 of 3"] * 2
+    monkeypatch.setattr("phasegraph.retrieval.additions._REMEMBERED", 2)
+    for _ in range(2):
+        additions.see(corpus, upstream("new", "newest"), notes)
+    assert asked[2:] == [["newest"], ["new", "newest"]]  # the remembered ids are bounded
+    assert [note[:6] for note in notes[5:]] == ["2 of 2"] * 2
+
+
 @pytest.mark.parametrize("ids", [(), ("a", "b"), ("a", text_id("of a text"))])
 def test_a_store_of_the_same_passages_says_nothing(corpus, ids):
     Additions("vector").see(corpus, upstream(*ids), notes := [])

@@ -1,11 +1,14 @@
 """Passages that were deleted are dropped, counted and said once; what cannot be asked says nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from phasegraph import PhasegraphWarning, Ranking
 from phasegraph.reports import found_in
 from phasegraph.retrieval import Deletions, Payloads, completed
 from phasegraph.retrieval.identity import text_id
+from phasegraph.retrieval.stages.rewriting import combined
 
 HELD = {f"p{row}": f"text {row}" for row in range(200)}
 FOUND = Ranking("graph", ["p0", "p1", "p2"], [3.0, 2.0, 1.0], payloads=Payloads(["p0", "p1", "p2"], ["A", "B", "C"]))
@@ -36,8 +39,13 @@ def test_where_all_are_gone_the_ranking_says_why_it_is_empty():
     )
     with pytest.warns(PhasegraphWarning):
         found = deletions.checked(FOUND, {}, [])
+    assert (len(found), found.dropped) == (0, 3)
     assert found_in(found) == ("empty", found.reason)  # and not "partial": its hits were usable
     assert found.reason == "3 of 3 hits dropped: their passages are not in the store"
+    for combine in ("union", "rrf"):  # the rankings of two versions of the query
+        both = combined("graph", [found, found], combine)
+        assert (both.dropped, found_in(both)[0]) == (6, "empty")
+    assert found_in(replace(found, dropped=found.dropped + 1))[0] == "partial"  # another hit was unusable
 
 
 def test_hits_of_which_the_store_has_none_may_have_other_ids_and_are_not_called_deleted():

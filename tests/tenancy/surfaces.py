@@ -42,9 +42,12 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("entropies", "evidence"), "evidence"),
         "candidates": "candidates",
         "reports": "reports",
+        "_repeated": "reprs",
     },
     "Ranking": {
-        **dict.fromkeys(("ids", "scores", "raw", "payloads", "size", "background", "reason", "dropped"), "candidates"),
+        **dict.fromkeys(
+            ("ids", "scores", "raw", "payloads", "size", "background", "reason", "dropped", "deleted"), "candidates"
+        ),
         **dict.fromkeys(("words", "positions", "row_of"), "pickles"),
         **dict.fromkeys(("source", "rank_only", "distances", "from_hits", "without"), SETTING),
     },

@@ -231,11 +231,11 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     --------
     >>> str(unexpected_argument("top_k", ["k", "weights"]))
     "unexpected argument 'top_k'; did you mean 'k'?"
-    >>> str(unexpected_argument("score_threshold", ["accept", "k"]))
+    >>> str(unexpected_argument("score_threshold", ["accept", "k", "retrievers"]))
     "unexpected argument 'score_threshold'; did you mean accept={'vector': ...}?"
     """
-    hint = _HINTS.get(name, "")
-    if hint.partition("=")[0] in known:
+    hint = " or ".join(one for one in _HINTS.get(name, "").split(" or ") if one.partition("=")[0] in known)
+    if hint and (not hint.startswith("accept=") or "retrievers" in known):  # a pipeline's `accept` is a policy
         said = f"did you mean {hint if '=' in hint else repr(hint)}?"
     elif name in _OF_PEERS:
         said = "docs/guide/coming-from.md describes its replacement"

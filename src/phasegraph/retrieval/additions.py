@@ -9,6 +9,7 @@ from phasegraph.retrieval.identity import is_text_id
 from phasegraph.retrieval.once import Once
 from phasegraph.sources.protocol import Upstream
 
+_REMEMBERED = 10_000
 _MISSING = "{missing} of {total} hits of {store!r} are not in the graph"
 _ADVICE = (
     "{said}: the retriever does not know passages that were added to the store directly, and ranks them too low. Add "
@@ -23,10 +24,11 @@ class Additions:
     store of a graph that the user made is not checked, because the graph may cover a part of the store. A passage whose
     id was made from its text is not counted. ``look_up(ids)`` returns the passages of the store by id, or is None if
     the store cannot look up ids. A hit that the store does not contain is not counted: its source got it elsewhere.
+    An id that the store has is remembered, and not looked up again.
     ``text(hit)`` returns the text of a hit; a hit without text is not counted.
     """
 
-    __slots__ = ("_look_up", "_once", "_store", "_text")
+    __slots__ = ("_held", "_look_up", "_once", "_store", "_text")
 
     def __init__(
         self,
@@ -35,6 +37,7 @@ class Additions:
         text: Callable[[Any], str] | None = None,
     ) -> None:
         self._store, self._look_up, self._text, self._once = store, look_up, text, Once()
+        self._held: frozenset[str] = frozenset()
 
     def see(self, corpus: Any, upstream: Upstream, notes: list[str]) -> None:
         """Add a note if the store's ranking in `upstream` has passages that are not in `corpus`, and warn once.
@@ -50,10 +53,14 @@ class Additions:
         if self._text is not None:
             hits = {name: ranking.payloads.get(name) for name in missing}
             missing = [name for name, hit in hits.items() if hit is None or self._text(hit).strip()]
-        if missing and self._look_up is not None:
+        known = self._held
+        asked = [name for name in missing if name not in known]
+        if asked and self._look_up is not None:
             try:
-                held = self._look_up(missing)
+                found = self._look_up(asked)
+                held = known.union(name for name in asked if name in found)
                 missing = [name for name in missing if name in held]
+                self._held = held if len(held) <= _REMEMBERED else frozenset()
             except MemoryError:
                 raise
             except Exception as error:  # noqa: BLE001 - a failed look-up does not show where the hits come from

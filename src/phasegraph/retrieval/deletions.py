@@ -141,5 +141,6 @@ class Deletions:
         if text not in self._warned:
             self._warned.add(text)
             warn(text.format(source=self._source, said=said, example=example))
-        counts = bool(len(kept) or example)
-        return replace(kept, dropped=kept.dropped + gone * counts, reason=kept.reason if len(kept) else said)
+        deleted = kept.deleted + (0 if example else gone)
+        reason = kept.reason if len(kept) else said
+        return replace(kept, dropped=kept.dropped + gone, deleted=deleted, reason=reason)

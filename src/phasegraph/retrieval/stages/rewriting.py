@@ -244,21 +244,22 @@ def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Rankin
     first, *others = rankings
     if not others:
         return first
-    dropped, size = sum(one.dropped for one in rankings), first.size
+    size = first.size
+    dropped, deleted = sum(one.dropped for one in rankings), sum(one.deleted for one in rankings)
     payloads = _joined([one.payloads for one in rankings])
     if combine == "rrf":
         rule = FusionPipeline.reciprocal_rank()
         found = rule.decide(
             [replace(one, source=f"{row:02}") for row, one in enumerate(rankings)], k=sum(map(len, rankings))
         )
-        return Ranking(name, found.ids, found.fused, size=size, payloads=payloads, dropped=dropped)
+        return Ranking(name, found.ids, found.fused, size=size, payloads=payloads, dropped=dropped, deleted=deleted)
     rows: dict[str, tuple[float, float]] = {}
     for one in rankings:
         raw = one.scores if one.raw is None else one.raw
         for identifier, score, given in zip(one.ids, one.scores.tolist(), raw.tolist(), strict=True):
             rows.setdefault(identifier, (score, given))
     scores, raws = np.array(list(rows.values())).reshape(-1, 2).T
-    return replace(first, ids=tuple(rows), scores=scores, raw=raws, payloads=payloads, dropped=dropped)
+    return replace(first, ids=tuple(rows), scores=scores, raw=raws, payloads=payloads, dropped=dropped, deleted=deleted)
 
 
 def _joined(payloads: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
