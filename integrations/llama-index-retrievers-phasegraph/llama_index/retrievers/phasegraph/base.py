@@ -467,7 +467,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         query : str or QueryBundle
-            The query; it must not be blank. The model does not embed a query with an ``embedding``.
+            The query; it must not be blank.
         k : int, optional
             Number of results; by default, `similarity_top_k`.
         filters : MetadataFilters, optional
