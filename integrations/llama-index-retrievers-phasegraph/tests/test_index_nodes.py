@@ -154,3 +154,52 @@ def test_a_source_whose_hits_are_all_deleted_is_not_called_unusable():
         found = retriever.explain("13")
     assert [(report.source, report.status) for report in found.reports] == [("bm25", "empty"), ("vector", "ok")]
     assert not found.degraded
+
+
+def pictured(name="x"):
+    """Return an index with two documents, the second of which has a picture without text, and its retriever."""
+    picture = ImageNode(
+        text="", id_="pic", metadata={"caption": "Room 3 Bo"},
+        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=f"{name} file 1")},
+    )  # fmt: skip
+    index = VectorStoreIndex([*nodes(name), picture], embed_model=Hashed())
+    with pytest.warns(PhasegraphWarning, match="^1 node without text is left out"):
+        return index, CalibratedFusionRetriever.from_index(index, k=20)
+
+
+
+@pytest.mark.parametrize(
+    ("delete", "left"),
+    [
+        (lambda made: made.delete_ref_doc("x file 1"), 4),
+        (lambda made: made.delete(["pic"]), 6),
+        (lambda made: made.delete(where={"caption": "Room 3 Bo"}), 6),
+        (lambda made: made.delete(["x2", "pic", "x3"]), 4),
+        (lambda made: made.as_vector_store().delete("x file 1"), 4),
+        (lambda made: made.as_vector_store().delete_nodes(["pic"]), 6),
+        (lambda made: made.sync([one for one in nodes("x") if one.ref_doc_id != "x file 1"], full=True), 4),
+        (lambda made: made.update_ref_doc(Document(text="Ada met Bo in Room 9.", id_="x file 1")), 5),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:filter key .caption. is in no passage:phasegraph.PhasegraphWarning")
+def test_a_picture_of_a_deleted_document_is_not_found(delete, left):
+    index, retriever = pictured()
+    assert "pic" in {one.node_id for one in retriever.retrieve(QUESTION)}
+    counted = delete(retriever)
+    assert counted in (None, {6: 1, 4: 3}.get(left)) or counted.deleted == 1
+    found = {one.node_id for one in retriever.retrieve(QUESTION)}
+    assert "pic" not in found
+    assert len(found) == len(retriever.ids()) == left
+    assert "pic" not in index.docstore.docs
+    with pytest.raises(InvalidInputError, match="'pic' is not in the index"):
+        retriever.delete(["pic"])
+
+
+def test_a_document_of_a_picture_alone_can_be_deleted():
+    index, retriever = pictured()
+    retriever.delete(["x2", "x3"])
+    assert "pic" in index.docstore.docs
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*no passage matches")
+        retriever.delete_ref_doc("x file 1")
+    assert "pic" not in index.docstore.docs

@@ -13,7 +13,7 @@ from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import SelectedHit, warn_without_text
 from phasegraph.retrieval.attempts import Attempts
-from phasegraph.retrieval.by_document import Content
+from phasegraph.retrieval.by_document import Content, Described
 from phasegraph.retrieval.deletions import Deletions
 from phasegraph.retrieval.directions import Direction, known_direction
 from phasegraph.retrieval.driver import Sources
@@ -93,6 +93,7 @@ __all__ = [
     "Content",
     "Corrective",
     "Deletions",
+    "Described",
     "Direction",
     "EmbeddingModel",
     "EvidenceBlock",

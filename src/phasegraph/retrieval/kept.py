@@ -75,14 +75,17 @@ class KeptPassages:
         corpus = self._own_corpus()
         if (ids is None) == (where is None):
             raise InvalidInputError("delete() needs either ids or where=; got " + ("none" if ids is None else "both"))
+        strays = self._strays(corpus, ids, where)
         if ids is None:
             ids = self.ids(where)
-            if not ids:
+            if not ids and not strays:
                 warn(f"delete: no passage matches {where!r:.200}; 0 deleted")
                 return 0
-        corpus.replace(ids)
+        corpus.replace([one for one in ids if one not in strays] if strays else ids)
+        if strays:
+            corpus.state.store.remove(sorted(strays))
         self._changed(corpus)
-        return len(frozenset(ids))
+        return len(strays.union(ids))
 
     async def adelete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
         """Delete passages as :meth:`delete` does, without blocking the event loop."""
@@ -395,6 +398,13 @@ class KeptPassages:
             path, framework.name, framework.model_of(model), vectors=vectors, progress=progress, checks=checks,
             vector_store=vector_store,
         )  # fmt: skip
+
+    def _strays(self, corpus: Any, ids: Iterable[str] | None, where: Any) -> frozenset[str]:
+        """Return the given ids that only the user's store has, and not the corpus; none in this base class.
+
+        If `ids` is None, all such ids in the store that match the filter `where`.
+        """
+        return frozenset()
 
     def _changed(self, corpus: Any) -> None:
         """Update the retriever after a change of the corpus; this base class does nothing."""

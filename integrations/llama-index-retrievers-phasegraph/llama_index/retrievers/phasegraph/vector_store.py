@@ -43,8 +43,10 @@ class RetrieverStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all nodes of a document; an unknown document is ignored."""
-        records = self.retriever._own_corpus().index.records.values()
-        self.delete_nodes([one.id for one in records if one.metadata.get("ref_doc_id") == ref_doc_id])
+        corpus = self.retriever._own_corpus()
+        strays = self.retriever._strays(corpus, None, {"ref_doc_id": ref_doc_id})
+        records = corpus.index.records.values()
+        self.delete_nodes([*strays, *(one.id for one in records if one.metadata.get("ref_doc_id") == ref_doc_id)])
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
@@ -57,6 +59,7 @@ class RetrieverStore(BasePydanticVectorStore):
             raise InvalidInputError("delete_nodes() needs node_ids or filters; got neither")
         corpus = self.retriever._own_corpus()
         found = list(corpus.index.records) if filters is None else self.retriever.ids(filters)
+        found += self.retriever._strays(corpus, node_ids if filters is None else None, filters)
         wanted = set(found if node_ids is None else node_ids)
         ids = [one for one in found if one in wanted]
         if ids:
