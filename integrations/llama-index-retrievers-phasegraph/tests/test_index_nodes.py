@@ -1,6 +1,7 @@
 """A retriever made from an index takes the nodes of this index, and no other nodes of the docstore."""
 
 import copy
+import json
 import pickle
 import warnings
 
@@ -9,11 +10,14 @@ from llama_index.core import StorageContext, VectorStoreIndex, load_index_from_s
 from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
 from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.schema import Document, ImageNode, IndexNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.retrievers.bm25 import BM25Retriever
 from llamaindex_stores import INDEXES
 from test_corpus import Hashed
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
+from llama_index.retrievers.phasegraph.function_retriever import IndexIds
+from llama_index.retrievers.phasegraph.lookup import own_ids
 from phasegraph import InvalidInputError, PhasegraphWarning
 from phasegraph.retrieval import SourceSpec
 
@@ -203,3 +207,57 @@ def test_a_document_of_a_picture_alone_can_be_deleted():
         warnings.filterwarnings("error", ".*no passage matches")
         retriever.delete_ref_doc("x file 1")
     assert "pic" not in index.docstore.docs
+
+
+def test_an_index_that_was_empty_is_searched_with_its_later_nodes():
+    index = VectorStoreIndex([], embed_model=Hashed())
+    retriever = CalibratedFusionRetriever(index)
+    index.insert_nodes(nodes("x"))
+    assert {one.node_id for one in retriever.retrieve(QUESTION)} == {f"x{row}" for row in range(6)}
+
+
+def test_texts_in_a_store_are_found_beside_a_picture_that_the_index_lists():
+    index = INDEXES["Chroma"]()
+    index.insert_nodes([ImageNode(text="a picture of p0", id_="pic")])
+    assert list(index.index_struct.nodes_dict) == ["pic"]
+    asked, query = [], type(index.vector_store).query
+
+    class Asked(type(index.vector_store)):
+        def query(self, given, **kwargs):
+            asked.append(given.node_ids)
+            return query(self, given, **kwargs)
+
+    index.vector_store.__class__ = Asked
+    assert len(CalibratedFusionRetriever(index, k=20).retrieve("p0")) == 10
+    assert asked == [None]  # Qdrant would search only the listed nodes
+
+
+def test_a_store_receives_the_ids_of_the_nodes_as_a_list():
+    asked = []
+
+    class Store(SimpleVectorStore):
+        def query(self, query, **kwargs):
+            asked.append(json.dumps(query.node_ids))
+            return super().query(query, **kwargs)
+
+    context = StorageContext.from_defaults(vector_store=Store())
+    retriever = CalibratedFusionRetriever(VectorStoreIndex(nodes("x"), storage_context=context, embed_model=Hashed()))
+    assert len(retriever.retrieve(QUESTION)) == 6
+    assert asked == [json.dumps([f"x{row}" for row in range(6)])]
+
+
+def test_ids_of_an_index_can_be_read_while_nodes_are_inserted():
+    index = VectorStoreIndex(nodes("x"), embed_model=Hashed())
+
+    class Growing(dict):
+        """A dictionary of vectors that gets another entry while an id is looked up, as from another thread."""
+
+        def __contains__(self, name):
+            index.index_struct.nodes_dict[f"y{len(index.index_struct.nodes_dict)}"] = name
+            return super().__contains__(name)
+
+    index.vector_store.data.embedding_dict = Growing(index.vector_store.data.embedding_dict)
+    assert own_ids(index) == {f"x{row}" for row in range(6)}
+    names = IndexIds(index)
+    for _ in names:
+        index.index_struct.nodes_dict[f"y{len(names)}"] = "y"
