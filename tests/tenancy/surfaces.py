@@ -286,6 +286,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "llama_index/retrievers/phasegraph/function_retriever",
                 "llama_index/retrievers/phasegraph/in_memory_store",
                 "llama_index/retrievers/phasegraph/method_replacements",
+                "llama_index/retrievers/phasegraph/node_limits",
                 "llama_index/retrievers/phasegraph/own_retriever",
                 "llama_index/retrievers/phasegraph/prepared_retriever",
                 "llama_index/retrievers/phasegraph/query_bundles",
