@@ -598,7 +598,10 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return self._bound(checked_query(query), answers=False)
 
     def _wanted(self, k: int | None) -> int | None:
-        return _count("k", k) if self.exchange is None else self.exchange.limit
+        if self.exchange is not None:
+            return self.exchange.limit
+        self._engine.warned_of_k(_count("k", k))
+        return k
 
 
 def _count(name: str, value: int | None) -> int | None:
