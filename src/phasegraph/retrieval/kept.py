@@ -6,6 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -174,12 +175,14 @@ class KeptPassages:
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
         key = corpus.keys.source if key is None else key
         table, state = self._table(key), corpus.state
-        given = self._given(contents, key, table, corpus.keys.title, self._framework.hit)
-        if not len(given) and full and not allow_empty:
-            raise InvalidInputError(
-                "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them"
-            )
         documents, digests = table.of(state.index)
+        stored = frozenset(documents.values())
+        given = self._given(contents, key, table, corpus.keys.title, self._framework.hit, stored)
+        if not len(given) and full and not allow_empty:
+            empty = "documents has no text" if given.emptied else "documents is empty"
+            raise InvalidInputError(
+                f"{empty}, and full=True would delete all documents: give allow_empty=True to delete them"
+            )
         plan = plan_sync(documents, digests, given, full=full, stays=stays)
         counts = plan.counts
         copies = copies_of_stored(documents, digests, given, plan.removed) if counts.added else 0
@@ -207,11 +210,13 @@ class KeptPassages:
     @staticmethod
     def _given(
         contents: Iterable[Content], key: str | None, table: phasegraph.graph.DocumentTable,
-        title_key: str = "title", noun: str = "passage",
+        title_key: str = "title", noun: str = "passage", stored: AbstractSet[str] = frozenset(),
     ) -> GivenPassages:  # fmt: skip
-        """Return the passages in the input of a sync; passages without text are left out, unless none has a text.
+        """Return the passages in the input of a sync; passages without text are left out.
 
-        `title_key` is the metadata key of the title. `noun` is the framework's word for a passage.
+        If no passage has a text, and no document of them is among the `stored` documents, return all passages; the
+        check of the passages then raises an error. `title_key` is the metadata key of the title. `noun` is the
+        framework's word for a passage.
         """
         given, blank = GivenPassages(), GivenPassages()
         example = None
@@ -230,8 +235,10 @@ class KeptPassages:
             if is_blank(content.text, content.metadata.get(title_key)):
                 to, example = blank, example or content
             to.append(content.id, document, table.digest(content.text, content.metadata), content.item)
-        if example is None or not len(given):
-            return blank if example is not None else given
+        if example is None:
+            return given
+        if not len(given) and stored.isdisjoint(blank.documents):
+            return blank
         given.emptied = frozenset(blank.documents)
         warn_of_blank(len(blank), noun, example.id or blank.documents[0], example.metadata)
         return given

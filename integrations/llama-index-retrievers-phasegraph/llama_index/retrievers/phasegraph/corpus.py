@@ -451,7 +451,7 @@ class KeptNodes(KeptPassages):
             return
         corpus, names = self._own_corpus(), {one.id_ for one in documents}
         split = run_transformations(list(documents), transformations or Settings.transformations)
-        items = list(held_by_id(split).values())
+        items = list(NODES.with_words(held_by_id(split), corpus.keys.title, may_be_empty=True).values())
         removed = [one.id for one in corpus.index.records.values() if one.metadata.get("ref_doc_id") in names]
         self._replace(corpus, removed, self._passages(items), items, progress=False)
         self._remove_strays(corpus, names)

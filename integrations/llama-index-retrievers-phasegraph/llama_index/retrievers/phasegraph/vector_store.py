@@ -13,7 +13,8 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index.retrievers.phasegraph.nodes import node_of
+from llama_index.retrievers.phasegraph.corpus import NODES
+from llama_index.retrievers.phasegraph.nodes import held_by_id, node_of
 from phasegraph import InvalidInputError
 
 
@@ -36,10 +37,15 @@ class RetrieverStore(BasePydanticVectorStore):
         return self.retriever
 
     def add(self, nodes: Sequence[BaseNode], **add_kwargs: Any) -> list[str]:
-        """Add nodes, replace stored nodes that have the same ids, and return the ids."""
+        """Add nodes, replace stored nodes that have the same ids, and return the ids.
+
+        Nodes without text are left out, with a warning.
+        """
         corpus = self.retriever._own_corpus()
-        self.retriever._replace(corpus, (), self.retriever._passages(nodes), nodes, progress=False)
-        return [one.node_id for one in nodes]
+        held = NODES.with_words(held_by_id(nodes), corpus.keys.title, may_be_empty=True)
+        items = list(held.values())
+        self.retriever._replace(corpus, (), self.retriever._passages(items), items, progress=False)
+        return list(held)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all nodes of a document; an unknown document is ignored."""
