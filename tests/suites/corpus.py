@@ -1195,7 +1195,7 @@ class CorpusSuite:
         with pytest.raises(InvalidInputError, match=r"under 'book'.*give key="):
             retriever.sync(self.pages(a=["Cy danced."]), "book")
         with pytest.raises(InvalidInputError, match="text"):
-            retriever.sync(self.pages(a=[" "]))
+            retriever.sync(self.pages(new=[" "]))
         other = self.made([self.document("own", "Dee slept."), *self.pages(a=["Ada met Bo."])])
         with pytest.raises(InvalidInputError, match=r"the id 'own' of a passage of document 'b.md'"):
             other.sync([self.document("own", "Other words.", source="b.md")])
