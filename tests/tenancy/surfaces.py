@@ -94,6 +94,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("calibrate", "acalibrate", "fitted_pipeline", "save", "load_pipeline"), "files"),
         **dict.fromkeys(("whole_filter", "whole_filters", "within"), TENANT),
         **dict.fromkeys(("exchange", "for_call"), "hits"),
+        "searched": SETTING,
         **dict.fromkeys(("inspect", "ainspect"), "reprs"),
         **dict.fromkeys(
             (
@@ -318,6 +319,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         (
             "phasegraph/_support/files",
             "phasegraph/_support/renamed",
+            "llama_index/retrievers/phasegraph/node_limits",
             "phasegraph/errors",
             "phasegraph/apps/server/following",
             "phasegraph/retrieval/answer",

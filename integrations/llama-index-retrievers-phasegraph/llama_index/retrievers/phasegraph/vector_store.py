@@ -13,7 +13,6 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index.retrievers.phasegraph.corpus import NODES
 from llama_index.retrievers.phasegraph.nodes import held_by_id, node_of
 from phasegraph import InvalidInputError
 
@@ -42,7 +41,7 @@ class RetrieverStore(BasePydanticVectorStore):
         Nodes without text are left out, with a warning.
         """
         corpus = self.retriever._own_corpus()
-        held = NODES.with_words(held_by_id(nodes), corpus.keys.title, may_be_empty=True)
+        held = self.retriever._framework.with_words(held_by_id(nodes), corpus.keys.title, may_be_empty=True)
         items = list(held.values())
         self.retriever._replace(corpus, (), self.retriever._passages(items), items, progress=False)
         return list(held)
