@@ -97,11 +97,11 @@ def test_it_prints_passages_titles_words_and_paths(index, capsys):
     assert "--embedder" not in printed
 
 
-def test_it_says_that_more_passages_than_the_sources_return_cannot_be_had(with_vectors, capsys):
-    assert main(["search", str(with_vectors), QUESTION, "--k", "100"]) == 0
-    assert "each source returns at most 50 hits: --k 100 gives" in capsys.readouterr().out
-    assert main(["search", str(with_vectors), QUESTION, "--k", "50"]) == 0
-    assert "at most 50 hits" not in capsys.readouterr().out
+def test_more_than_50_passages_are_returned_if_k_asks_for_them(folder, tmp_path, capsys):
+    write_jsonl(tmp_path / "many.jsonl", [{"id": f"q{row}", "text": f"Ada met Bo in room {row}."} for row in range(80)])
+    assert main(["index", str(tmp_path / "many.jsonl"), "--out", str(tmp_path / "many")]) == 0
+    capsys.readouterr()
+    assert len(asked(capsys, tmp_path / "many", "Who met Bo?", "--k", 70)["passages"]) == 70
 
 
 @pytest.mark.parametrize("model", ["langchain", "llamaindex", "embed"])

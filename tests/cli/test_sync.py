@@ -497,7 +497,7 @@ def test_a_retrievers_folder_is_listed_and_deleted_from_and_not_embedded(files, 
 def test_delete_says_that_the_next_sync_adds_the_passages_again(files: Path, capsys: Any) -> None:
     sync(files)
     assert main(["delete", "out", "--where", "source=a.md", "--yes"]) == 0
-    said = f"the next sync of {files} adds them again, unless you also remove them there"
+    said = f"if the files are still in {files}, the next sync adds the passages again"
     assert said in capsys.readouterr().out
     assert "a.md" in sync(files)
     (files / "a.md").unlink()

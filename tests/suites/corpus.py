@@ -1197,7 +1197,7 @@ class CorpusSuite:
         with pytest.raises(InvalidInputError, match=r"under 'book'.*give key="):
             retriever.sync(self.pages(a=["Cy danced."]), "book")
         with pytest.raises(InvalidInputError, match="text"):
-            retriever.sync(self.pages(a=[" "]))
+            retriever.sync(self.pages(new=[" "]))
         other = self.made([self.document("own", "Dee slept."), *self.pages(a=["Ada met Bo."])])
         with pytest.raises(InvalidInputError, match=r"the id 'own' of a passage of document 'b.md'"):
             other.sync([self.document("own", "Other words.", source="b.md")])
@@ -1364,6 +1364,32 @@ class CorpusSuite:
         assert (vectors[:, 0] / vectors[:, 1]).round(3).tolist() == [1, 3, 5]
         with pytest.warns(PhasegraphWarning, match=said):
             type(graph)._of_passages(pages, None, Indexing(), None, RuleExtractor(), {})
+
+    def test_the_triples_of_passages_without_text_are_left_out_too(self, any_place: Path | None) -> None:
+        pages = [self.document("a", "Ada met Bo."), self.document("b", " ")]
+        for triples in (
+            {"a": [("Ada", "met", "Bo")], "b": [("Bo", "met", "Cy")]},
+            [Extraction("a", triples=[("Ada", "met", "Bo")]), Extraction("b", triples=[("Bo", "met", "Cy")])],
+        ):
+            with pytest.warns(PhasegraphWarning, match=r"^1 \w+ without text is left out"):
+                retriever = self.made(pages, any_place and any_place / type(triples).__name__, triples=triples)
+            assert retriever.ids() == ["a"]
+            assert "bo" in retriever._corpus.index.graph.entities
+            assert "cy" not in retriever._corpus.index.graph.entities
+
+    def test_a_sync_of_an_emptied_document_alone_deletes_its_passages(self) -> None:
+        retriever = self.made(self.pages(a=["Ada met Bo.", "Cy sang."], b=["Cy danced."]))
+        with pytest.warns(PhasegraphWarning, match=r"^1 \w+ without text is left out"):
+            assert str(retriever.sync(self.pages(b=[" "]))).startswith("0 documents added, 1 changed, 0 deleted")
+        assert retriever.documents() == {"a.md": 2}
+        with pytest.raises(InvalidInputError, match="must have text"):
+            retriever.sync(self.pages(d=[" "]))
+        with (
+            pytest.warns(PhasegraphWarning, match=r"^1 \w+ without text is left out"),
+            pytest.raises(InvalidInputError, match="documents has no text, and full=True would delete all documents"),
+        ):
+            retriever.sync(self.pages(a=[" "]), full=True)
+        assert retriever.documents() == {"a.md": 2}
 
     def test_a_sync_leaves_out_passages_without_text_and_deletes_emptied_documents(self) -> None:
         retriever = self.made(self.pages(a=["Ada met Bo.", "Cy sang."], b=["Cy danced."], c=["Dee slept."]))

@@ -306,6 +306,17 @@ class FrameworkSuite(ManualTime):
         self.sixty(fetch_k=20, k=20)
         with pytest.warns(PhasegraphWarning, match="^k=21"):
             self.sixty(fetch_k=20, k=3).k = 21
+        with pytest.warns(PhasegraphWarning, match="^k=30"):
+            self.sixty(fetch_k=20, k=None, pipeline=FusionPipeline(k=30))
+
+    def test_a_call_for_more_results_than_fetch_k_gives_warns_once(self) -> None:
+        retriever = self.sixty(fetch_k=20, k=3)
+        with pytest.warns(PhasegraphWarning, match="^k=25, but an answer has at most 20 results") as said:
+            found = [retriever.explain("q", k=25) for _ in range(2)]
+        assert [len(one.ids) for one in found] == [20, 20]
+        assert len(said) == 1
+        outer = self.retriever(vector=retriever, k=30)  # it asks for 50 hits
+        assert len(self.ask(outer, "q")) == 20
 
     # The report of a source says how its hits were read.
 

@@ -97,6 +97,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("calibrate", "acalibrate", "fitted_pipeline", "save", "load_pipeline"), "files"),
         **dict.fromkeys(("whole_filter", "whole_filters", "within"), TENANT),
         **dict.fromkeys(("exchange", "for_call"), "hits"),
+        "searched": SETTING,
         **dict.fromkeys(("inspect", "ainspect"), "reprs"),
         **dict.fromkeys(
             (
@@ -289,6 +290,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "llama_index/retrievers/phasegraph/function_retriever",
                 "llama_index/retrievers/phasegraph/in_memory_store",
                 "llama_index/retrievers/phasegraph/method_replacements",
+                "llama_index/retrievers/phasegraph/node_limits",
                 "llama_index/retrievers/phasegraph/own_retriever",
                 "llama_index/retrievers/phasegraph/prepared_retriever",
                 "llama_index/retrievers/phasegraph/query_bundles",
@@ -320,6 +322,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         (
             "phasegraph/_support/files",
             "phasegraph/_support/renamed",
+            "llama_index/retrievers/phasegraph/node_limits",
             "phasegraph/errors",
             "phasegraph/apps/server/following",
             "phasegraph/retrieval/answer",

@@ -432,7 +432,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         config = config_of(run_manager)
         engine, sources = self._engine, self._bound(config, filter)
         with inherited(config) if engine.staged else nullcontext():
-            result, hits = engine.retrieve(query, sources, k=self._wanted(k))
+            result, hits = engine.retrieve(query, sources, k=self._wanted(k, upstream is not None))
         if self.on_result is not None:
             notify_within(self._callback, result, run_manager)
         if self.parents:
@@ -451,7 +451,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         config = config_of(run_manager)
         engine, sources = self._engine, self._bound(config, filter)
         with inherited(config) if engine.staged else nullcontext():
-            result, hits = await engine.aretrieve(query, sources, k=self._wanted(k))
+            result, hits = await engine.aretrieve(query, sources, k=self._wanted(k, upstream is not None))
         if self.on_result is not None:
             await anotify_within(self._callback, result, run_manager)
         if self.parents:
@@ -541,8 +541,12 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     def _sources(self, query: str) -> Sources:
         return self._bound(configured(), answers=False)
 
-    def _wanted(self, k: int | None) -> int | None:
-        return None if k is None else check_count("k", k)
+    def _wanted(self, k: int | None, for_ours: bool = False) -> int | None:
+        """Return the number of results; warn if the sources cannot give it, unless a phasegraph retriever calls."""
+        wanted = None if k is None else check_count("k", k)
+        if not for_ours:
+            self._engine.warned_of_k(wanted)
+        return wanted
 
     def _get_ls_params(self, **kwargs: Any) -> Any:
         return {**super()._get_ls_params(**kwargs), "ls_retriever_name": "phasegraph"}

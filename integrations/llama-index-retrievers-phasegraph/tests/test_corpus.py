@@ -11,7 +11,7 @@ from llama_index.core import Settings, StorageContext, VectorStoreIndex, load_in
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llamaindex_stores import INDEXES
@@ -307,6 +307,31 @@ def test_an_ingestion_pipeline_with_a_docstore_writes_to_a_retriever(tmp_path, s
     assert (old in texts) == (strategy == DocstoreStrategy.DUPLICATES_ONLY)
     assert (gone in texts) == (strategy != DocstoreStrategy.UPSERTS_AND_DELETE)
     assert CalibratedFusionRetriever.load(tmp_path / "corpus", Hashed()).documents() == retriever.documents()
+
+
+def test_a_blank_node_does_not_stop_an_ingestion_pipeline_or_an_update():
+    retriever = CalibratedFusionRetriever.from_nodes([TextNode(text="Ada met Bo.", id_="a")], Hashed())
+    pipeline = IngestionPipeline(transformations=[Hashed()], vector_store=retriever.as_vector_store())
+    good, blank = Document(text="Cy sang.", id_="good"), Document(text=" ", id_="blank")
+    for given, left in (([blank, good], 2), ([blank], 2)):
+        with pytest.warns(PhasegraphWarning, match="^1 node without text is left out, for example 'blank'"):
+            pipeline.run(documents=given)
+        assert len(retriever.ids()) == left
+    retriever.update_ref_doc(Document(text="Di wept.", id_="file"))
+    assert len(retriever.ids()) == 3
+    with pytest.warns(PhasegraphWarning, match="^1 node without text is left out"):
+        retriever.update_ref_doc(Document(text="", id_="file"), transformations=[Whole()])
+    assert sorted(retriever.ids()) == ["a", "good"]
+
+
+class Whole(TransformComponent):
+    """A transformation that makes a node of each document, also of a blank document."""
+
+    def __call__(self, nodes, **kwargs):
+        return [
+            TextNode(text=one.text, relationships={NodeRelationship.SOURCE: one.as_related_node_info()})
+            for one in nodes
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize("key", ["source", "doc_id", "ref_doc_id", "file_path"])

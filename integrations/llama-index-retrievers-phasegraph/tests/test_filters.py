@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.retrievers import VectorIndexRetriever
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.retrievers.bm25 import BM25Retriever
@@ -122,20 +121,6 @@ def test_filters_that_contradict_one_another_are_refused_where_the_retriever_is_
         match=r"\(source_1, source_2\) .* every source.*: filters must agree",
     ):
         CalibratedFusionRetriever(retrievers=[english, german])
-
-
-@pytest.mark.parametrize("limit", [{"node_ids": ["n00", "n01"]}, {"doc_ids": ["file"]}])
-def test_a_limit_to_nodes_that_other_sources_cannot_apply_is_refused(index, limit):
-    part = index.as_retriever(**limit) if "doc_ids" in limit else VectorIndexRetriever(index, **limit)
-    other = index.as_retriever()
-    said = (
-        rf"source 'vector' searches only a part of its index \({next(iter(limit))}=\), and the other sources \('bm25'"
-    )
-    with pytest.raises(InvalidInputError, match=said):
-        CalibratedFusionRetriever(part, retrievers={"bm25": other})
-    CalibratedFusionRetriever(part)
-    CalibratedFusionRetriever(part, retrievers={"same": VectorIndexRetriever(index, **limit)})
-    CalibratedFusionRetriever(other, retrievers={"bm25": other})
 
 
 def test_filters_over_the_store_in_memory_give_its_own_answers_also_after_changes():

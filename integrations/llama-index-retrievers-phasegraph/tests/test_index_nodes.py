@@ -1,6 +1,7 @@
 """A retriever made from an index takes the nodes of this index, and no other nodes of the docstore."""
 
 import copy
+import json
 import pickle
 import warnings
 
@@ -9,11 +10,14 @@ from llama_index.core import StorageContext, VectorStoreIndex, load_index_from_s
 from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
 from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.schema import Document, ImageNode, IndexNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.retrievers.bm25 import BM25Retriever
 from llamaindex_stores import INDEXES
 from test_corpus import Hashed
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
+from llama_index.retrievers.phasegraph.function_retriever import IndexIds
+from llama_index.retrievers.phasegraph.lookup import own_ids
 from phasegraph import InvalidInputError, PhasegraphWarning
 from phasegraph.retrieval import SourceSpec
 
@@ -154,3 +158,106 @@ def test_a_source_whose_hits_are_all_deleted_is_not_called_unusable():
         found = retriever.explain("13")
     assert [(report.source, report.status) for report in found.reports] == [("bm25", "empty"), ("vector", "ok")]
     assert not found.degraded
+
+
+def pictured(name="x"):
+    """Return an index with two documents, the second of which has a picture without text, and its retriever."""
+    picture = ImageNode(
+        text="", id_="pic", metadata={"caption": "Room 3 Bo"},
+        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=f"{name} file 1")},
+    )  # fmt: skip
+    index = VectorStoreIndex([*nodes(name), picture], embed_model=Hashed())
+    with pytest.warns(PhasegraphWarning, match="^1 node without text is left out"):
+        return index, CalibratedFusionRetriever.from_index(index, k=20)
+
+
+
+@pytest.mark.parametrize(
+    ("delete", "left"),
+    [
+        (lambda made: made.delete_ref_doc("x file 1"), 4),
+        (lambda made: made.delete(["pic"]), 6),
+        (lambda made: made.delete(where={"caption": "Room 3 Bo"}), 6),
+        (lambda made: made.delete(["x2", "pic", "x3"]), 4),
+        (lambda made: made.as_vector_store().delete("x file 1"), 4),
+        (lambda made: made.as_vector_store().delete_nodes(["pic"]), 6),
+        (lambda made: made.sync([one for one in nodes("x") if one.ref_doc_id != "x file 1"], full=True), 4),
+        (lambda made: made.update_ref_doc(Document(text="Ada met Bo in Room 9.", id_="x file 1")), 5),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:filter key .caption. is in no passage:phasegraph.PhasegraphWarning")
+def test_a_picture_of_a_deleted_document_is_not_found(delete, left):
+    index, retriever = pictured()
+    assert "pic" in {one.node_id for one in retriever.retrieve(QUESTION)}
+    counted = delete(retriever)
+    assert counted in (None, {6: 1, 4: 3}.get(left)) or counted.deleted == 1
+    found = {one.node_id for one in retriever.retrieve(QUESTION)}
+    assert "pic" not in found
+    assert len(found) == len(retriever.ids()) == left
+    assert "pic" not in index.docstore.docs
+    with pytest.raises(InvalidInputError, match="'pic' is not in the index"):
+        retriever.delete(["pic"])
+
+
+def test_a_document_of_a_picture_alone_can_be_deleted():
+    index, retriever = pictured()
+    retriever.delete(["x2", "x3"])
+    assert "pic" in index.docstore.docs
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*no passage matches")
+        retriever.delete_ref_doc("x file 1")
+    assert "pic" not in index.docstore.docs
+
+
+def test_an_index_that_was_empty_is_searched_with_its_later_nodes():
+    index = VectorStoreIndex([], embed_model=Hashed())
+    retriever = CalibratedFusionRetriever(index)
+    index.insert_nodes(nodes("x"))
+    assert {one.node_id for one in retriever.retrieve(QUESTION)} == {f"x{row}" for row in range(6)}
+
+
+def test_texts_in_a_store_are_found_beside_a_picture_that_the_index_lists():
+    index = INDEXES["Chroma"]()
+    index.insert_nodes([ImageNode(text="a picture of p0", id_="pic")])
+    assert list(index.index_struct.nodes_dict) == ["pic"]
+    asked, query = [], type(index.vector_store).query
+
+    class Asked(type(index.vector_store)):
+        def query(self, given, **kwargs):
+            asked.append(given.node_ids)
+            return query(self, given, **kwargs)
+
+    index.vector_store.__class__ = Asked
+    assert len(CalibratedFusionRetriever(index, k=20).retrieve("p0")) == 10
+    assert asked == [None]  # Qdrant would search only the listed nodes
+
+
+def test_a_store_receives_the_ids_of_the_nodes_as_a_list():
+    asked = []
+
+    class Store(SimpleVectorStore):
+        def query(self, query, **kwargs):
+            asked.append(json.dumps(query.node_ids))
+            return super().query(query, **kwargs)
+
+    context = StorageContext.from_defaults(vector_store=Store())
+    retriever = CalibratedFusionRetriever(VectorStoreIndex(nodes("x"), storage_context=context, embed_model=Hashed()))
+    assert len(retriever.retrieve(QUESTION)) == 6
+    assert asked == [json.dumps([f"x{row}" for row in range(6)])]
+
+
+def test_ids_of_an_index_can_be_read_while_nodes_are_inserted():
+    index = VectorStoreIndex(nodes("x"), embed_model=Hashed())
+
+    class Growing(dict):
+        """A dictionary of vectors that gets another entry while an id is looked up, as from another thread."""
+
+        def __contains__(self, name):
+            index.index_struct.nodes_dict[f"y{len(index.index_struct.nodes_dict)}"] = name
+            return super().__contains__(name)
+
+    index.vector_store.data.embedding_dict = Growing(index.vector_store.data.embedding_dict)
+    assert own_ids(index) == {f"x{row}" for row in range(6)}
+    names = IndexIds(index)
+    for _ in names:
+        index.index_struct.nodes_dict[f"y{len(names)}"] = "y"

@@ -3,13 +3,25 @@
 import warnings
 
 import pytest
-from llama_index.core import KnowledgeGraphIndex, SummaryIndex, TreeIndex
+from llama_index.core import (
+    DocumentSummaryIndex,
+    KnowledgeGraphIndex,
+    MockEmbedding,
+    PropertyGraphIndex,
+    SummaryIndex,
+    TreeIndex,
+)
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import KGTableRetriever, KnowledgeGraphRAGRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_stores import Keywords, Listed, Looked, hits
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, PhaseGraphPostprocessor, SourceSpec
+from llama_index.retrievers.phasegraph import (
+    CalibratedFusionRetriever,
+    EntityGraphRetriever,
+    PhaseGraphPostprocessor,
+    SourceSpec,
+)
 from phasegraph import PhasegraphWarning
 
 FACTS = {
@@ -151,3 +163,17 @@ def test_an_order_that_a_postprocessor_makes_of_them_counts():
 
     engine = SummaryIndex(nodes()).as_query_engine(llm=Ada(), node_postprocessors=[Last()])
     assert CalibratedFusionRetriever(retrievers={"all": engine}).explain("q").ids == ("c2", "c1", "c0")
+
+
+@pytest.mark.parametrize("kind", ["property graph", "document summary"])
+def test_a_walk_reads_its_nodes_from_the_docstore_of_another_index(kind):
+    model = MockEmbedding(embed_dim=4)
+    index = {
+        "property graph": lambda: PropertyGraphIndex(nodes(), kg_extractors=[], embed_model=model, llm=Ada()),
+        "document summary": lambda: DocumentSummaryIndex([], llm=Ada(), embed_model=model),
+    }[kind]()
+    index.docstore.add_documents(nodes())
+    graph = EntityGraphRetriever.from_nodes(nodes())._source.graph
+    found = EntityGraphRetriever(graph, nodes=index).retrieve("What did Ada write?")
+    assert {hit.text for hit in found} <= set(TEXTS)
+    assert found

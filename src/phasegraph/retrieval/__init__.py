@@ -10,10 +10,11 @@ from phasegraph._support.recent import Recent
 from phasegraph._support.renamed import accepts_old_names, new_name, old_names, renamed_arguments
 from phasegraph._support.validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
 from phasegraph.embedding.identity import EmbeddingModel
+from phasegraph.errors import warn
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import SelectedHit, warn_without_text
 from phasegraph.retrieval.attempts import Attempts
-from phasegraph.retrieval.by_document import Content
+from phasegraph.retrieval.by_document import Content, Described
 from phasegraph.retrieval.deletions import Deletions
 from phasegraph.retrieval.directions import Direction, known_direction
 from phasegraph.retrieval.driver import Sources
@@ -93,6 +94,7 @@ __all__ = [
     "Content",
     "Corrective",
     "Deletions",
+    "Described",
     "Direction",
     "EmbeddingModel",
     "EvidenceBlock",
@@ -184,6 +186,7 @@ __all__ = [
     "unexpected_argument",
     "version_attribute",
     "walk_block",
+    "warn",
     "warn_without_text",
     "with_hits",
     "with_passages",

@@ -23,7 +23,7 @@ from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.acceptance.confidence import LEAST_QUERIES, Confidence
 from phasegraph.acceptance.judged import check_orientations
 from phasegraph.calibration.background import normal_quantile
-from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
 from phasegraph.fusion.grouping import GroupBy
@@ -152,7 +152,8 @@ class FusionEngine:
         normal_quantile(np.array([0.5]))  # import scipy now, not in the first answer
         reads = HitAccess() if access is None else access
         bare = cls(specs, gatherer, base, base, chosen, reads, (), deepens, stages=stages)
-        return bare.with_pipeline(base).warned_of_k(k)
+        made = bare.with_pipeline(base)
+        return made.warned_of_k(k if pipeline is None else made.pipeline.k)
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:
         """Return a copy of the engine with another pipeline, whose values the retriever's arguments still override."""
@@ -172,13 +173,17 @@ class FusionEngine:
         return replace(self, chosen=chosen, pipeline=chosen.on(self.base)).warned_of_k(k)
 
     def warned_of_k(self, k: int | None) -> FusionEngine:
-        """Return the engine, and warn if the user's `fetch_k` of the sources cannot give `k` results."""
+        """Return the engine, and warn once for each `k` if the user's `fetch_k` cannot give `k` results.
+
+        None means a number of results that the user did not choose.
+        """
         limits = [None if name in self.deepens else self.gatherer.settings[name].limit for name in self.asked]
         most = sum(limit or 0 for limit in limits)
         if k is not None and None not in limits and most < k:
-            warn(
+            self.notices.fetch_k.warn(
                 f"k={k}, but an answer has at most {counted(most, 'result')}, because fetch_k limits the hits of each "
-                "source: raise fetch_k"
+                "source: raise fetch_k",
+                key=k,
             )
         return self
 

@@ -118,13 +118,13 @@ class Framework:
         """Return the text of a hit that :meth:`embedded` gives to the model; None if the hit contains its vector."""
         raise NotImplementedError
 
-    def with_words(self, held: Mapping[str, Any], title_key: str) -> dict[str, Any]:
+    def with_words(self, held: Mapping[str, Any], title_key: str, *, may_be_empty: bool = False) -> dict[str, Any]:
         """Return the hits in `held`, a mapping by id, that have a text or a title; a warning counts the other hits.
 
-        If no hit has a text, return all hits; the check of the passages then raises an error.
+        If no hit has a text, return all hits, unless `may_be_empty`; the check of the passages then raises an error.
         """
         kept = {name: one for name, one in held.items() if not is_blank(self.text_of(one), one.metadata.get(title_key))}
-        if not kept or len(kept) == len(held):
+        if len(kept) == len(held) or not (kept or may_be_empty):
             return dict(held)
         example = next(name for name in held if name not in kept)
         warn_of_blank(len(held) - len(kept), self.hit, example, held[example].metadata)

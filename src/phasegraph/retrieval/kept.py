@@ -6,6 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -75,14 +76,17 @@ class KeptPassages:
         corpus = self._own_corpus()
         if (ids is None) == (where is None):
             raise InvalidInputError("delete() needs either ids or where=; got " + ("none" if ids is None else "both"))
+        strays = self._strays(corpus, ids, where)
         if ids is None:
             ids = self.ids(where)
-            if not ids:
+            if not ids and not strays:
                 warn(f"delete: no passage matches {where!r:.200}; 0 deleted")
                 return 0
-        corpus.replace(ids)
+        corpus.replace([one for one in ids if one not in strays] if strays else ids)
+        if strays:
+            corpus.state.store.remove(sorted(strays))
         self._changed(corpus)
-        return len(frozenset(ids))
+        return len(strays.union(ids))
 
     async def adelete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
         """Delete passages as :meth:`delete` does, without blocking the event loop."""
@@ -171,12 +175,14 @@ class KeptPassages:
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
         key = corpus.keys.source if key is None else key
         table, state = self._table(key), corpus.state
-        given = self._given(contents, key, table, corpus.keys.title, self._framework.hit)
-        if not len(given) and full and not allow_empty:
-            raise InvalidInputError(
-                "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them"
-            )
         documents, digests = table.of(state.index)
+        stored = frozenset(documents.values())
+        given = self._given(contents, key, table, corpus.keys.title, self._framework.hit, stored)
+        if not len(given) and full and not allow_empty:
+            empty = "documents has no text" if given.emptied else "documents is empty"
+            raise InvalidInputError(
+                f"{empty}, and full=True would delete all documents: give allow_empty=True to delete them"
+            )
         plan = plan_sync(documents, digests, given, full=full, stays=stays)
         counts = plan.counts
         copies = copies_of_stored(documents, digests, given, plan.removed) if counts.added else 0
@@ -204,11 +210,13 @@ class KeptPassages:
     @staticmethod
     def _given(
         contents: Iterable[Content], key: str | None, table: phasegraph.graph.DocumentTable,
-        title_key: str = "title", noun: str = "passage",
+        title_key: str = "title", noun: str = "passage", stored: AbstractSet[str] = frozenset(),
     ) -> GivenPassages:  # fmt: skip
-        """Return the passages in the input of a sync; passages without text are left out, unless none has a text.
+        """Return the passages in the input of a sync; passages without text are left out.
 
-        `title_key` is the metadata key of the title. `noun` is the framework's word for a passage.
+        If no passage has a text, and no document of them is among the `stored` documents, return all passages; the
+        check of the passages then raises an error. `title_key` is the metadata key of the title. `noun` is the
+        framework's word for a passage.
         """
         given, blank = GivenPassages(), GivenPassages()
         example = None
@@ -227,8 +235,10 @@ class KeptPassages:
             if is_blank(content.text, content.metadata.get(title_key)):
                 to, example = blank, example or content
             to.append(content.id, document, table.digest(content.text, content.metadata), content.item)
-        if example is None or not len(given):
-            return blank if example is not None else given
+        if example is None:
+            return given
+        if not len(given) and stored.isdisjoint(blank.documents):
+            return blank
         given.emptied = frozenset(blank.documents)
         warn_of_blank(len(blank), noun, example.id or blank.documents[0], example.metadata)
         return given
@@ -395,6 +405,13 @@ class KeptPassages:
             path, framework.name, framework.model_of(model), vectors=vectors, progress=progress, checks=checks,
             vector_store=vector_store,
         )  # fmt: skip
+
+    def _strays(self, corpus: Any, ids: Iterable[str] | None, where: Any) -> frozenset[str]:
+        """Return the given ids that only the user's store has, and not the corpus; none in this base class.
+
+        If `ids` is None, all such ids in the store that match the filter `where`.
+        """
+        return frozenset()
 
     def _changed(self, corpus: Any) -> None:
         """Update the retriever after a change of the corpus; this base class does nothing."""

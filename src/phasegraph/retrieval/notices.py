@@ -250,11 +250,13 @@ class DeadlineGuard:
 class Notices:
     """The checks of a retriever's answers that warn once, for example for each pair of sources, and not in every call.
 
-    `shared_ids` are the warnings about ids that name different texts in several sources.
+    `shared_ids` are the warnings about ids that name different texts in several sources. `fetch_k` are the
+    warnings about numbers of results that the sources cannot give.
     """
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
     shared_ids: Once = field(default_factory=Once)
+    fetch_k: Once = field(default_factory=Once)
     id_overlap: IdOverlapWarning = field(default_factory=IdOverlapWarning)
     lost_weight: LostWeightWarning = field(default_factory=LostWeightWarning)
     group_key: GroupKeyWarning = field(default_factory=GroupKeyWarning)

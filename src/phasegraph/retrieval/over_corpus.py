@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -66,7 +66,7 @@ def build_corpus(
     """
     from phasegraph.graph import Corpus, GraphIndex, Keys
 
-    held, vectors = _with_words(framework, held, how, vectors)
+    held, vectors, how = _with_words(framework, held, how, vectors)
     passages, embedder = _passages_of(framework, held, how, kept=False), framework.model_of(model)
     plan = BuildPlan.of(sum(len(one["title"]) + len(one["text"]) for one in passages))
     if plan.sizes:
@@ -108,12 +108,19 @@ def _passages_of(framework: Framework, held: Mapping[str, Any], how: Indexing, *
 
 def _with_words(
     framework: Framework, held: Mapping[str, Any], how: Indexing, vectors: Any = None
-) -> tuple[dict[str, Any], Any]:
-    """Leave out documents or nodes without text, with a warning, and their rows in `vectors`."""
+) -> tuple[dict[str, Any], Any, Indexing]:
+    """Leave out documents or nodes without text, with a warning, their rows in `vectors`, and their triples."""
     kept = framework.with_words(held, how.title_key)
-    if vectors is not None and len(kept) < len(held) == len(vectors):
+    if len(kept) == len(held):
+        return kept, vectors, how
+    if vectors is not None and len(held) == len(vectors):
         vectors = [row for name, row in zip(held, vectors, strict=True) if name in kept]
-    return kept, vectors
+    gone, triples = held.keys() - kept.keys(), how.triples
+    if isinstance(triples, Mapping):
+        triples = {name: each for name, each in triples.items() if name not in gone}
+    elif isinstance(triples, Iterable):
+        triples = [one for one in triples if getattr(one, "passage_id", None) not in gone]
+    return kept, vectors, replace(how, triples=triples)
 
 
 def _check_any(framework: Framework, held: Mapping[str, Any]) -> None:
@@ -188,7 +195,7 @@ class FusedPassages(KeptPassages):
             return cls._over(build_corpus(framework, held, model, how, remedy=_PATH), model, fields)
         from phasegraph.retrieval.new_folder import write_folder
 
-        held, _ = _with_words(framework, held, how)
+        held, _, how = _with_words(framework, held, how)
         embedder, checks = framework.model_of(model), framework.carries_vectors(held.values())
         write_folder(
             path, framework, model, list(held.values()), _passages_of(framework, held, how, kept=True), how,
@@ -429,7 +436,7 @@ class GraphPassages(KeptPassages):
         _check_any(framework, held)
         if extractor is None:
             return cls._over(build_corpus(framework, held, model, how, vectors=vectors), model, fields)
-        held, vectors = _with_words(framework, held, how, vectors)
+        held, vectors, how = _with_words(framework, held, how, vectors)
         graph = graph_of_documents(
             ((name, one.metadata, framework.text_of(one)) for name, one in held.items()),
             title_key=how.title_key, embed=framework.embeds_texts(model), vectors=vectors, triples=how.triples,

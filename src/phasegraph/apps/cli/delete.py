@@ -26,5 +26,5 @@ def run(folder: Path, where: list[str], yes: bool) -> None:
         typer.confirm(f"Delete {len(ids)} of {counted(len(found.corpus), 'passage')}?", abort=True, err=True)
     to.print(f"{counted(found.delete(ids), 'passage')} deleted, {len(found.corpus)} left: {folder}")
     if files := found.corpus.settings.get(FILES):
-        to.print(f"the next sync of {files} adds them again, unless you also remove them there")
+        to.print(f"if the files are still in {files}, the next sync adds the passages again")
     found.corpus.settle()

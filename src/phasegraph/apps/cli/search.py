@@ -54,7 +54,7 @@ def answered(
     key with the name of a passage's document: the answer then contains only the best passage of each document. None
     means no grouping.
     """
-    graph = graph_in(index)
+    graph, limit = graph_in(index), max(k, DEFAULT_LIMIT)
     rankings: list[Ranking] = []
     if embed is not None:
         if graph.embeddings is None:
@@ -64,7 +64,7 @@ def answered(
             )
         vector = unit_vector(embed(question), graph.embeddings.shape[1])
         scores = times_vector(graph.embeddings, vector).astype(float)
-        best = top_order(scores, graph.passages, DEFAULT_LIMIT)
+        best = top_order(scores, graph.passages, limit)
         rankings.append(Ranking("vector", [graph.passages[row] for row in best.tolist()], scores[best]))
         embed = lambda _: vector  # noqa: E731 - embed the question only once
     elif isinstance(graph, ChunkGraph):
@@ -74,7 +74,7 @@ def answered(
     source = (
         ChunkGraphSource(graph, embedder=embed) if isinstance(graph, ChunkGraph) else GraphSource(graph, embedder=embed)
     )
-    rankings.append(source.search(question, DEFAULT_LIMIT, {one.source: one for one in rankings}))
+    rankings.append(source.search(question, limit, {one.source: one for one in rankings}))
     words = read_hits(question, rankings, lambda name: records[name].content if name in records else "")
     context = Context(query=question, now=time(), words=words)
     if group_by is None:
@@ -146,8 +146,6 @@ def run(folder: Path, question: str, k: int, embedder: str | None, group_by: str
     to = write_json(state, json_to)
     lacking = "the folder has none" if graph_in(index).embeddings is None else "they need --embedder"
     show(result, passages, question, to, lacking)
-    if k > DEFAULT_LIMIT:
-        to.print(f"  each source returns at most {DEFAULT_LIMIT} hits: --k {k} gives {len(passages)} passages")
     if embed is None and graph_in(index).embeddings is not None:
         named = "" if made_by is None else f", which are from {made_by.name}"
         to.print(f"  searched by names and words only: --embedder also uses the embeddings of the index{named}")

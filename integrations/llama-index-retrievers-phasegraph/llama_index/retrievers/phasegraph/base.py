@@ -34,6 +34,7 @@ from llama_index.retrievers.phasegraph.filters import (
     joined,
 )
 from llama_index.retrievers.phasegraph.lookup import Lookup
+from llama_index.retrievers.phasegraph.node_limits import warn_of_limits
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
 from llama_index.retrievers.phasegraph.retriever_sources import RetrieverSource
 from llama_index.retrievers.phasegraph.stages import LlamaIndexStages
@@ -129,8 +130,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         If a source cannot apply the filters, the call raises InvalidInputError. For many calls with the same filters,
         call :meth:`within` once and reuse the retriever that it returns. A source's own filters
         (``index.as_retriever(filters=...)``) also apply to the other sources; if that is impossible, the constructor
-        raises an error. It also raises an error if a source is limited by ``node_ids`` or ``doc_ids``, and another
-        source is not.
+        raises an error. A limit by ``node_ids`` or ``doc_ids`` does not apply to other sources; a warning names another
+        source that searches more nodes of the same index.
     required_filter_key : str, optional
         Metadata key for which the filters of every call must give a value, with the operator EQ or IN; a call without
         the value fails.
@@ -224,7 +225,6 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         self._by_name: Mapping[str, RetrieverSource] = {
             name: RetrieverSource(name, _with_nodes(spec)) for name, spec in specs.items()
         }
-        _check_parts(self._by_name)
         for source in self._by_name.values():
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
@@ -243,6 +243,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         self._whole = self._by_name
         self._narrowed_at: Any = None
         self._bound(QueryBundle("-"), answers=False)
+        warn_of_limits({name: self._by_name[name].whole for name in self._engine.asked})
         if filters is not None:
             made = self.within(filters)
             self._by_name, self._filters = made._by_name, made._filters
@@ -467,7 +468,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         query : str or QueryBundle
-            The query; it must not be blank. The model does not embed a query with an ``embedding``.
+            The query; it must not be blank.
         k : int, optional
             Number of results; by default, `similarity_top_k`.
         filters : MetadataFilters, optional
@@ -544,6 +545,10 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         """Return the retriever's filters, combined with its sources' own filters; None if there are no filters."""
         return joined(self._filters, *(source.own_filters() for source in self._by_name.values()))
 
+    def searched(self) -> Sequence[object]:
+        """Return the retrievers of the sources that are asked."""
+        return [self._whole[name].whole for name in self._engine.asked]
+
     def _narrowed(self, filters: MetadataFilters | None) -> Self:
         return self if filters is None else self.within(filters)
 
@@ -593,24 +598,14 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return self._bound(checked_query(query), answers=False)
 
     def _wanted(self, k: int | None) -> int | None:
-        return _count("k", k) if self.exchange is None else self.exchange.limit
+        if self.exchange is not None:
+            return self.exchange.limit
+        self._engine.warned_of_k(_count("k", k))
+        return k
 
 
 def _count(name: str, value: int | None) -> int | None:
     return None if value is None else check_count(name, value)
-
-
-def _check_parts(sources: Mapping[str, RetrieverSource]) -> None:
-    """Raise InvalidInputError if a source searches only some nodes by their ids, and another source does not."""
-    parts = {name: source.part() for name, source in sources.items()}
-    for name, part in parts.items():
-        others = [repr(other) for other in parts if part and parts[other] != part]
-        if others:
-            raise InvalidInputError(
-                f"source {name!r} searches only a part of its index ({'=, '.join(part)}=), and the other sources "
-                f"({', '.join(others)}) cannot apply this limit: give filters= on a metadata key instead. If nodes "
-                "were inserted into the index after as_retriever(), make the retriever again"
-            )
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:

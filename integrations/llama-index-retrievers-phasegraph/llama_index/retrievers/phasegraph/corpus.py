@@ -30,7 +30,15 @@ from llama_index.retrievers.phasegraph.lookup import own_ids
 from llama_index.retrievers.phasegraph.nodes import copy_of, held_by_id, metadata_of, node_of
 from llama_index.retrievers.phasegraph.property_graph import chunk_of
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, accepts_old_names, in_thread
+from phasegraph.retrieval import (
+    Content,
+    Described,
+    EmbeddingModel,
+    Framework,
+    KeptPassages,
+    accepts_old_names,
+    in_thread,
+)
 
 if TYPE_CHECKING:
     import phasegraph.graph
@@ -315,6 +323,10 @@ class IndexVectors:
         """Return the ids of all passages in the index."""
         return frozenset(nodes_of(self.index))
 
+    def strays(self, known: Collection[str]) -> dict[str, BaseNode]:
+        """Return the index's nodes, by id, that are not among the `known` ids of the corpus, such as pictures."""
+        return {name: node for name, node in nodes_of(self.index).items() if name not in known}
+
 
 class KeptNodes(KeptPassages):
     """Base class of a retriever that owns its nodes, with the methods that add, replace and delete nodes."""
@@ -439,9 +451,46 @@ class KeptNodes(KeptPassages):
             return
         corpus, names = self._own_corpus(), {one.id_ for one in documents}
         split = run_transformations(list(documents), transformations or Settings.transformations)
-        items = list(held_by_id(split).values())
+        items = list(NODES.with_words(held_by_id(split), corpus.keys.title, may_be_empty=True).values())
         removed = [one.id for one in corpus.index.records.values() if one.metadata.get("ref_doc_id") in names]
         self._replace(corpus, removed, self._passages(items), items, progress=False)
+        self._remove_strays(corpus, names)
+
+    def _replace(
+        self,
+        corpus: Any,
+        removed: Sequence[str],
+        came: Sequence[dict[str, Any]],
+        items: Sequence[Any],
+        progress: bool,
+        planned: Any = None,
+    ) -> int:
+        """Replace passages, and remove the pictures of documents that have no passage left from the user's index."""
+        if not isinstance(corpus.state.store, IndexVectors):
+            return super()._replace(corpus, removed, came, items, progress, planned)
+        before = {one.metadata.get("ref_doc_id") for one in corpus.records(removed).values()} - {None}
+        count = super()._replace(corpus, removed, came, items, progress, planned)
+        if before:
+            self._remove_strays(
+                corpus, before - {one.metadata.get("ref_doc_id") for one in corpus.index.records.values()}
+            )
+        return count
+
+    def _strays(self, corpus: Any, ids: Iterable[str] | None, where: Any) -> frozenset[str]:
+        records = corpus.index.records
+        if not isinstance(corpus.state.store, IndexVectors) or (ids is not None and all(one in records for one in ids)):
+            return frozenset()
+        held = corpus.state.store.strays(records)
+        if ids is not None:
+            return frozenset(held).intersection(ids)
+        described = [Described(name, metadata_of(node)) for name, node in held.items()]
+        return frozenset(described[row].id for row in self._framework.filter_of(where).rows(described))
+
+    def _remove_strays(self, corpus: Any, documents: Collection[str]) -> None:
+        """Remove the nodes of documents that only the user's index has, such as pictures without text."""
+        if documents and isinstance(corpus.state.store, IndexVectors):
+            held = corpus.state.store.strays(corpus.index.records)
+            corpus.state.store.remove([name for name, node in held.items() if node.ref_doc_id in documents])
 
     def as_vector_store(self) -> BasePydanticVectorStore:
         """Return a vector store that changes this retriever, for an ``IngestionPipeline`` with a docstore.

@@ -34,12 +34,12 @@ _INSTEAD: ContextVar[QueryBundle | None] = ContextVar("phasegraph_embedding_inst
 
 @contextmanager
 def embedding_instead(bundle: QueryBundle) -> Iterator[None]:
-    """Make :class:`Embedder` use the bundle's ``embedding`` or ``embedding_strs`` in the ``with`` block.
+    """Make :class:`Embedder` embed the bundle's ``embedding_strs`` in the ``with`` block, instead of the query.
 
-    A source of the core receives only the query's text, and not the bundle.
+    A source of the core receives only the query's text, and not the bundle. The bundle's ``embedding`` is not used,
+    because a retriever of LlamaIndex stores its own vector there, which may be of another model.
     """
-    given = bundle.embedding is not None or bundle.custom_embedding_strs is not None
-    token = _INSTEAD.set(bundle if given else None)
+    token = _INSTEAD.set(None if bundle.custom_embedding_strs is None else bundle)
     try:
         yield
     finally:
@@ -80,13 +80,11 @@ class Embedder:
         return self.texts([_text_to_embed(node_of(one)) for one in records])
 
     def query(self, query: str) -> list[float]:
-        """Embed a query; inside :func:`embedding_instead`, use the bundle's vector or texts."""
+        """Embed a query; inside :func:`embedding_instead`, combine the embeddings of the bundle's texts."""
         bundle = _INSTEAD.get()
         if bundle is None or bundle.query_str != query:
             found: list[float] = question_vector(self.model, (query,), partial(self.model.get_query_embedding, query))
             return found
-        if bundle.embedding is not None:
-            return bundle.embedding
         combined: list[float] = QuestionModel(self.model).get_agg_embedding_from_queries(bundle.embedding_strs)
         return combined
 

@@ -17,6 +17,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 
 from llama_index.retrievers.phasegraph.conversion import unpack
 from llama_index.retrievers.phasegraph.filters import only_matching
+from llama_index.retrievers.phasegraph.lookup import lists_all_nodes
 from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriever
 from phasegraph import InvalidTypeError
 from phasegraph.retrieval import describe_type, parameters_of
@@ -79,7 +80,7 @@ class IndexIds(Sequence[str]):
         self._index = index
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._index.index_struct.nodes_dict.values())
+        return iter(list(self._index.index_struct.nodes_dict.values()))  # a thread may insert nodes
 
     def __len__(self) -> int:
         return len(self._index.index_struct.nodes_dict)
@@ -94,8 +95,8 @@ def as_retriever(given: object) -> Any:
         return given
     if isinstance(given, BaseIndex):
         made = given.as_retriever()
-        if isinstance(made, VectorIndexRetriever) and made._node_ids:
-            made._node_ids = IndexIds(given)  # type: ignore[assignment]
+        if isinstance(made, VectorIndexRetriever):  # an index with texts in its store lists only its pictures
+            made._node_ids = IndexIds(given) if lists_all_nodes(given) else None  # type: ignore[assignment]
         return made
     if isinstance(given, BaseQueryEngine) and type(given).retrieve is BaseQueryEngine.retrieve:
         return FunctionRetriever(_Answers(given))

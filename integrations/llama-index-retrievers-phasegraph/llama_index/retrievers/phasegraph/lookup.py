@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llama_index.core import VectorStoreIndex
 from llama_index.core.graph_stores.types import PropertyGraphStore
+from llama_index.core.indices.base import BaseIndex
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores.simple import SimpleVectorStore
@@ -15,6 +17,11 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.retrievers.phasegraph.nodes import held_by_id
 from phasegraph import InvalidTypeError
 from phasegraph.retrieval import HitLookup
+
+
+def lists_all_nodes(index: Any) -> bool:
+    """Return True if a vector index lists the ids of all its nodes; otherwise, only its store knows them."""
+    return not index.vector_store.stores_text or index._store_nodes_override
 
 
 def own_ids(index: Any, among: Collection[str] | None = None) -> set[str]:
@@ -26,7 +33,8 @@ def own_ids(index: Any, among: Collection[str] | None = None) -> set[str]:
     names = index.index_struct.nodes_dict
     if isinstance(index.vector_store, SimpleVectorStore):  # the keys of `names`, ids of vectors, are ids of nodes
         vectors = index.vector_store.data.embedding_dict
-        return {one for one in (names if among is None else among) if one in names and one in vectors}
+        wanted = list(names) if among is None else among  # another thread may insert nodes
+        return {one for one in wanted if one in names and one in vectors}
     return set(names.values()) if among is None else set(among).intersection(names.values())
 
 
@@ -40,10 +48,11 @@ class Lookup(HitLookup):
         store = getattr(nodes, "docstore", nodes)
         if nodes is None:
             return cls("none", None)
-        vectors = getattr(nodes, "vector_store", None)
+        other = isinstance(nodes, BaseIndex) and not isinstance(nodes, VectorStoreIndex)  # its vectors are not of nodes
+        vectors = None if other else getattr(nodes, "vector_store", None)
         if isinstance(vectors, BasePydanticVectorStore) and vectors.stores_text:
             return cls("vectors", vectors)
-        if isinstance(vectors, BasePydanticVectorStore):
+        if isinstance(nodes, VectorStoreIndex):
             return cls("index", nodes)
         if isinstance(store, BaseDocumentStore):
             return cls("docstore", store)

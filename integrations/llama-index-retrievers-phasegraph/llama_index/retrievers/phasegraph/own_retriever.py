@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -50,6 +50,10 @@ class OwnRetriever(BaseRetriever):
     def whole_filters(self) -> MetadataFilters | None:
         """Return the filters that every node must match; None means no filters, as in this base class."""
         return None
+
+    def searched(self) -> Sequence[object]:
+        """Return the retrievers that this retriever asks; the retriever itself if it asks no others."""
+        return [self]
 
     def _retrieve_from_object(self, obj: Any, query_bundle: QueryBundle, score: float) -> list[NodeWithScore]:
         """Search the retriever or engine that an index node refers to, and drop nodes that do not match the filters."""

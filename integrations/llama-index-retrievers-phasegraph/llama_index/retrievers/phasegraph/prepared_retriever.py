@@ -11,6 +11,7 @@ from llama_index.core.indices.vector_store.retrievers import VectorIndexRetrieve
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 
 from llama_index.retrievers.phasegraph.embedding import QuestionModel
+from llama_index.retrievers.phasegraph.function_retriever import IndexIds
 from llama_index.retrievers.phasegraph.in_memory_store import OneSearchAtATime, StoreCache
 from llama_index.retrievers.phasegraph.method_replacements import keep_repeated_hits, skip_deleted_nodes
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
@@ -46,6 +47,9 @@ def _copied(retriever: Any, limit: int | None, upstream: Upstream, cache: StoreC
     if isinstance(retriever, VectorIndexRetriever) and isinstance(retriever._embed_model, BaseEmbedding):
         retriever = copy.copy(retriever)
         cast("Any", retriever)._embed_model = QuestionModel(retriever._embed_model)
+    if isinstance(getattr(retriever, "_node_ids", None), IndexIds):
+        retriever = copy.copy(retriever)
+        retriever._node_ids = list(retriever._node_ids)  # a store may need a list, for example for JSON
     if isinstance(retriever, VectorIndexRetriever) and not retriever._vector_store.stores_text:
         retriever = copy.copy(retriever)
         skip_deleted_nodes(retriever)

@@ -19,6 +19,7 @@ from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriev
 from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
 from llama_index.retrievers.phasegraph.lookup import Lookup
 from llama_index.retrievers.phasegraph.method_replacements import deleted_nodes
+from llama_index.retrievers.phasegraph.node_limits import part_of
 from llama_index.retrievers.phasegraph.nodes import TripleNode
 from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriever
 from llama_index.retrievers.phasegraph.prepared_retriever import prepared
@@ -136,21 +137,7 @@ class RetrieverSource(WrappedSource):
             return Lookup.of(stores[0]) if len(stores) == 1 else None
         if not isinstance(whole, VectorIndexRetriever):
             return None
-        return None if self.part() or whole._filters is not None or whole._kwargs else self.live()
-
-    def part(self) -> dict[str, frozenset[str]]:
-        """Return the ids to which the source's search is limited, by the name of the retriever's argument.
-
-        The result is empty if the source searches all nodes of its index, or is no retriever of a vector index.
-        """
-        whole = self.whole
-        if not isinstance(whole, VectorIndexRetriever):
-            return {}
-        nodes = frozenset(whole._node_ids or ())  # an index that stores its nodes lists all its ids in this attribute
-        every = frozenset(whole._index.index_struct.nodes_dict.values())
-        given = {"node_ids": frozenset[str]() if every and every <= nodes else nodes}
-        given["doc_ids"] = frozenset(whole._doc_ids or ())
-        return {name: ids for name, ids in given.items() if ids}
+        return None if part_of(whole) or whole._filters is not None or whole._kwargs else self.live()
 
     @property
     def corpus(self) -> Any:

@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index.retrievers.phasegraph.nodes import node_of
+from llama_index.retrievers.phasegraph.nodes import held_by_id, node_of
 from phasegraph import InvalidInputError
 
 
@@ -36,15 +36,22 @@ class RetrieverStore(BasePydanticVectorStore):
         return self.retriever
 
     def add(self, nodes: Sequence[BaseNode], **add_kwargs: Any) -> list[str]:
-        """Add nodes, replace stored nodes that have the same ids, and return the ids."""
+        """Add nodes, replace stored nodes that have the same ids, and return the ids.
+
+        Nodes without text are left out, with a warning.
+        """
         corpus = self.retriever._own_corpus()
-        self.retriever._replace(corpus, (), self.retriever._passages(nodes), nodes, progress=False)
-        return [one.node_id for one in nodes]
+        held = self.retriever._framework.with_words(held_by_id(nodes), corpus.keys.title, may_be_empty=True)
+        items = list(held.values())
+        self.retriever._replace(corpus, (), self.retriever._passages(items), items, progress=False)
+        return list(held)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all nodes of a document; an unknown document is ignored."""
-        records = self.retriever._own_corpus().index.records.values()
-        self.delete_nodes([one.id for one in records if one.metadata.get("ref_doc_id") == ref_doc_id])
+        corpus = self.retriever._own_corpus()
+        strays = self.retriever._strays(corpus, None, {"ref_doc_id": ref_doc_id})
+        records = corpus.index.records.values()
+        self.delete_nodes([*strays, *(one.id for one in records if one.metadata.get("ref_doc_id") == ref_doc_id)])
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
@@ -57,6 +64,7 @@ class RetrieverStore(BasePydanticVectorStore):
             raise InvalidInputError("delete_nodes() needs node_ids or filters; got neither")
         corpus = self.retriever._own_corpus()
         found = list(corpus.index.records) if filters is None else self.retriever.ids(filters)
+        found += self.retriever._strays(corpus, node_ids if filters is None else None, filters)
         wanted = set(found if node_ids is None else node_ids)
         ids = [one for one in found if one in wanted]
         if ids:
