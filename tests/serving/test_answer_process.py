@@ -8,7 +8,9 @@ import multiprocessing
 import os
 import signal
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -21,6 +23,7 @@ from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.answer_process import answer_process
 from phasegraph.apps.server.following import Served
+from phasegraph.apps.server.view import View
 from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphError, StoreError
 from phasegraph.sources.workers import SPENT
 
@@ -212,3 +215,58 @@ def test_a_server_ends_with_the_process_that_computes_its_answers(folder, tmp_pa
         assert server.returncode == 1
         assert "the process that computes the answers ended (exit code 3)" in log
         until(lambda: not running_in(server.pid))
+
+
+def test_an_error_of_the_model_at_the_start_names_its_line_and_leaves_no_process(folder, tmp_path):
+    model = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\nraise KeyError('boom')\n"
+    with group_of_a_server(folder, tmp_path, model) as server:
+        log = server.communicate(timeout=PATIENCE)[1]
+        assert server.returncode == 1
+        assert log == f"phasegraph: KeyError: 'boom' ({tmp_path / 'slow_model.py'}, line 3)\n"
+        until(lambda: not running_in(server.pid))
+
+
+def test_a_second_interrupt_ends_a_process_that_does_not_end_by_itself(folder, tmp_path):
+    with group_of_a_server(folder, tmp_path, SLOW.replace("STUBBORN", "1")) as server:
+        told_address(server)
+        os.killpg(server.pid, signal.SIGINT)
+        time.sleep(1)  # the server now waits for the process
+        os.killpg(server.pid, signal.SIGINT)
+        until(lambda: not running_in(server.pid))
+
+
+def test_a_background_job_of_a_shell_ends_with_the_process_that_computes_its_answers(folder, tmp_path):
+    program = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "from phasegraph.apps.cli import main; sys.exit(main())"
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-c", program, "serve", str(folder), "--transport", "http", "--port", "0"],
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        told_address(server)
+        (child,) = (one for one in running_children(server.pid) if "multiprocessing-fork" in one[1])
+        os.kill(child[0], signal.SIGKILL)
+        log = server.communicate(timeout=PATIENCE)[1]
+        assert (server.returncode, "exit code -9" in log) == (1, True)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+
+
+def running_children(pid: int) -> list[tuple[int, str]]:
+    """Return the number and the command of each child process."""
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split())
+    return [(one, Path(f"/proc/{one}/cmdline").read_text(encoding="utf-8")) for one in children]
+
+
+def test_a_model_that_calls_exit_is_an_error_without_its_text(index, caplog):
+    def exits(query):
+        raise SystemExit("a secret")
+
+    view = View(index, embed)
+    view._gatherer.gather = lambda sources, query: exits(query)  # type: ignore[method-assign, misc]
+    with pytest.raises(StoreError, match=r"^the search failed \(SystemExit\)$"):
+        view.answer("search", ASKED)
+    assert "a request failed: SystemExit" in caplog.text

@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:  # noqa: BLE001 - an error of the caller's model or module, or a bug
         where = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
+        place = getattr(error, "place", f"{where.filename}, line {where.lineno}")  # an error of another process has it
+        said = f"{type(error).__name__}: {error} ({place})"
         sys.stderr.write(f"phasegraph: {legible(said)}\n")
         return 1
     return 0

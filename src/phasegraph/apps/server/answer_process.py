@@ -7,10 +7,12 @@ down every search.
 from __future__ import annotations
 
 import gc
+import logging
 import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -24,6 +26,8 @@ from phasegraph.sources.workers import SPENT, metered, outcome_of
 
 _GRACE = 2.0
 """Seconds that the process has to end by itself when the server stops; a model may have to remove its files."""
+
+_log = logging.getLogger("phasegraph")
 
 
 class Answering(Protocol):
@@ -42,13 +46,14 @@ def answer_process(make: Callable[[], Answering], concurrent: int) -> Iterator[d
     `make` must be picklable; an error that it raises is raised here, too. The process answers `concurrent` requests at
     once. If the process ends, this process gets SIGINT, which stops a server, and StoreError is raised at the end.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts its background jobs without SIGINT
     process = _AnswerProcess(make, concurrent)
     try:
         yield {caller: _RemoteAnswers(process, caller, vectors) for caller, vectors in process.has_vectors.items()}
     finally:
-        ended = process.stop()
-    if ended is not None:
-        raise StoreError(f"the process that computes the answers ended (exit code {ended})")
+        if process.stop():
+            raise StoreError(process.fate())
 
 
 class _RemoteAnswers:
@@ -70,22 +75,21 @@ class _AnswerProcess:
         ours, theirs = zip(*(context.Pipe() for _ in range(1 + concurrent)), strict=True)
         self._control: Connection = ours[0]
         self._process = context.Process(target=_work, args=(make, theirs), name="phasegraph-answers")
-        self._ended: int | None = None
-        self._stopping = False
+        self._ended = self._stopping = False
         self._process.start()
         for connection in theirs:
             connection.close()  # so that the end of the process closes the connection
         try:
-            self.has_vectors, error = self._control.recv()
+            self.has_vectors, error, place = self._control.recv()
         except EOFError:
             self._process.join()
-            raise StoreError(
-                f"the process that computes the answers ended (exit code {self._process.exitcode})"
-            ) from None
+            raise StoreError(self.fate()) from None
         except BaseException:
             self._process.kill()
             raise
         if error is not None:
+            self._end()
+            error.place = place
             raise error
         self._free: SimpleQueue[Connection] = SimpleQueue()
         for connection in ours[1:]:
@@ -114,17 +118,26 @@ class _AnswerProcess:
     def _watch(self) -> None:
         self._process.join()
         if not self._stopping:
-            self._ended = self._process.exitcode
-            os.kill(os.getpid(), signal.SIGINT)
+            self._ended = True
+            signal.raise_signal(signal.SIGINT)
 
-    def stop(self) -> int | None:
-        """Stop the process; return its exit code if it had already ended, and otherwise None."""
+    def _end(self) -> None:
+        try:
+            self._process.join(_GRACE)
+        finally:
+            self._process.kill()
+
+    def stop(self) -> bool:
+        """Stop the process; return True if it had already ended."""
         self._stopping = True
         with suppress(OSError):
             self._control.send("stop")
-        self._process.join(_GRACE)
-        self._process.kill()
+        self._end()
         return self._ended
+
+    def fate(self) -> str:
+        """Return a sentence that says how the process ended."""
+        return f"the process that computes the answers ended (exit code {self._process.exitcode})"
 
 
 def _work(make: Callable[[], Answering], connections: tuple[Connection, ...]) -> None:
@@ -136,9 +149,11 @@ def _work(make: Callable[[], Answering], connections: tuple[Connection, ...]) ->
     threading.Thread(target=_end_with_server, args=(control, stopped), daemon=True).start()
     made, error = outcome_of(make)
     if error is not None:
-        control.send((None, portable(error)))
+        _log.debug("", exc_info=error)
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        control.send((None, portable(error), f"{where.filename}, line {where.lineno}"))
         return
-    control.send(({caller: one.has_vectors for caller, one in made.views.items()}, None))
+    control.send(({caller: one.has_vectors for caller, one in made.views.items()}, None, ""))
     gc.freeze()  # or else each full garbage collection stops all threads until it has visited every loaded object
     for one in requests:
         threading.Thread(target=_answer_all, args=(made.views, one), daemon=True).start()
@@ -162,7 +177,7 @@ def _answer_all(views: Mapping[str, Answers], connection: Connection) -> None:
             SPENT.set(jobs)
             answer, error = metered(outcome_of, partial(views[caller].answer, method, body))
             refused = str(error) if isinstance(error, InvalidInputError) else ""
-            failed = "" if error is None or refused else str(error) if isinstance(error, StoreError) else repr(error)
+            failed = "" if error is None or refused else str(error)
             connection.send((answer, refused, failed, sum(jobs)))
     finally:  # the server's process has ended, or requests of this connection would wait for ever
         os._exit(1)

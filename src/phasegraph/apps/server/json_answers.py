@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from phasegraph._support.clock import NO_DEADLINE
-from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.sources.workers import awithin
 
 FIELDS = MappingProxyType(
@@ -53,10 +53,10 @@ def answer_json(view: Any, method: str, body: bytes) -> str:
         raise InvalidInputError(refused)
     try:
         return json.dumps(getattr(view, method)(**asked), allow_nan=False)  # ASCII escapes encode lone surrogates
-    except InvalidInputError:
-        raise
-    except Exception as error:
-        name = type(error).__name__  # the text may contain another tenant's data
+    except BaseException as error:  # a model may call sys.exit
+        if isinstance(error, InvalidInputError) and not isinstance(error, IntegrityError):
+            raise
+        name = type(error).__name__  # the text may contain another tenant's data, or a path
         _log.warning("a request failed: %s", name)
         _log.debug("", exc_info=True)
         raise StoreError(f"the search failed ({name})") from error
