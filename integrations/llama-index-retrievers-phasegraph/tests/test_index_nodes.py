@@ -171,7 +171,6 @@ def pictured(name="x"):
         return index, CalibratedFusionRetriever.from_index(index, k=20)
 
 
-
 @pytest.mark.parametrize(
     ("delete", "left"),
     [
