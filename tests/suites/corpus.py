@@ -1196,8 +1196,6 @@ class CorpusSuite:
             retriever.sync([self.document("w", "Cy danced.", team="red")])
         with pytest.raises(InvalidInputError, match=r"under 'book'.*give key="):
             retriever.sync(self.pages(a=["Cy danced."]), "book")
-        with pytest.raises(InvalidInputError, match="text"):
-            retriever.sync(self.pages(new=[" "]))
         other = self.made([self.document("own", "Dee slept."), *self.pages(a=["Ada met Bo."])])
         with pytest.raises(InvalidInputError, match=r"the id 'own' of a passage of document 'b.md'"):
             other.sync([self.document("own", "Other words.", source="b.md")])
@@ -1382,13 +1380,15 @@ class CorpusSuite:
         with pytest.warns(PhasegraphWarning, match=r"^1 \w+ without text is left out"):
             assert str(retriever.sync(self.pages(b=[" "]))).startswith("0 documents added, 1 changed, 0 deleted")
         assert retriever.documents() == {"a.md": 2}
-        with pytest.raises(InvalidInputError, match="must have text"):
-            retriever.sync(self.pages(d=[" "]))
-        with (
-            pytest.warns(PhasegraphWarning, match=r"^1 \w+ without text is left out"),
-            pytest.raises(InvalidInputError, match="documents has no text, and full=True would delete all documents"),
-        ):
-            retriever.sync(self.pages(a=[" "]), full=True)
+        for blank in ({"b": [" "]}, {"d": [" "]}):
+            with pytest.warns(PhasegraphWarning, match=r"^1 \w+ without text is left out"):
+                assert str(retriever.sync(self.pages(**blank))).startswith("0 documents added, 0 changed, 0 deleted")
+        for full in (True, False):
+            with (
+                pytest.warns(PhasegraphWarning, match=r"^1 \w+ without text is left out"),
+                pytest.raises(InvalidInputError, match="no text, and the sync would delete all documents"),
+            ):
+                retriever.sync(self.pages(a=[" "]), full=full)
         assert retriever.documents() == {"a.md": 2}
 
     def test_a_sync_leaves_out_passages_without_text_and_deletes_emptied_documents(self) -> None:

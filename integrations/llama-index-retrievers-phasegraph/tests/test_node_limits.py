@@ -64,11 +64,9 @@ OTHERS = {
     "node_ids and the index": lambda x: {"limited": some(x), "other": x},
     "node_ids and words": lambda x: {"limited": some(x), "other": words()},
     "node_ids and a walk over the index": lambda x: {"limited": some(x), "other": walk(x)},
-    "node_ids and a walk over its docstore": lambda x: {"limited": some(x), "other": walk(x.docstore)},
     "node_ids and a corpus from the index": lambda x: {
         "limited": some(x), "other": CalibratedFusionRetriever.from_index(x)},
     "doc_ids and the index": lambda x: {"limited": one_document(x), "other": x},
-    "doc_ids and words": lambda x: {"limited": one_document(x), "other": words()},
     "doc_ids and another document": lambda x: {
         "limited": one_document(x), "other": x.as_retriever(doc_ids=["x file 0", "x file 1"])},
     "nested": lambda x: {"limited": CalibratedFusionRetriever(some(x)), "other": words()},
@@ -95,6 +93,8 @@ RIGHT = {
     "the nodes of the document": lambda x, y: {"a": one_document(x), "b": words(among=["x0", "x1"])},
     "two indexes": lambda x, y: {"a": one_document(x), "b": one_document(y, "y")},
     "another index": lambda x, y: {"a": some(x), "b": y},
+    "a part of the nodes": lambda x, y: {"a": words(among=SOME), "b": some(x), "c": words(among=SOME[:1])},
+    "words of another index": lambda x, y: {"a": some(y), "b": words()},
     "a function": lambda x, y: {"a": some(x), "b": lambda query: nodes()},
     "no limit": lambda x, y: {"a": x, "b": x.as_retriever(), "c": words()},
     "inserted later, same nodes": lambda x, y: {"a": inserted(x), "b": words()},
@@ -126,3 +126,20 @@ def test_over_a_store_with_texts_the_store_tells_the_index():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         CalibratedFusionRetriever(retrievers={"limited": retriever, "other": chroma()})
+
+
+@pytest.mark.filterwarnings("error")
+def test_another_index_over_the_same_docstore_causes_no_warning():
+    first, second = chroma(), chroma()
+    first._docstore = second._docstore
+    limited = VectorIndexRetriever(first, node_ids=SOME)
+    CalibratedFusionRetriever(retrievers={"limited": limited, "other": second, "words": words()})
+
+
+def test_the_check_reads_no_node(monkeypatch):
+    index = made()
+    limited = {"a": one_document(index), "b": some(index), "c": words(), "d": index}
+    monkeypatch.setattr(type(index.docstore), "get_nodes", None)
+    monkeypatch.setattr(type(index.docstore), "get_document", None)
+    with pytest.warns(PhasegraphWarning, match="a part of its index"):
+        CalibratedFusionRetriever(retrievers=limited)

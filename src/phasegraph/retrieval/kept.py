@@ -178,10 +178,10 @@ class KeptPassages:
         documents, digests = table.of(state.index)
         stored = frozenset(documents.values())
         given = self._given(contents, key, table, corpus.keys.title, self._framework.hit, stored)
-        if not len(given) and full and not allow_empty:
-            empty = "documents has no text" if given.emptied else "documents is empty"
+        if not len(given) and not allow_empty and (full or (stored and stored <= given.emptied)):
+            why = "documents has no text" if given.emptied else "documents is empty"
             raise InvalidInputError(
-                f"{empty}, and full=True would delete all documents: give allow_empty=True to delete them"
+                f"{why}, and the sync would delete all documents: give allow_empty=True to delete them"
             )
         plan = plan_sync(documents, digests, given, full=full, stays=stays)
         counts = plan.counts
@@ -214,8 +214,8 @@ class KeptPassages:
     ) -> GivenPassages:  # fmt: skip
         """Return the passages in the input of a sync; passages without text are left out.
 
-        If no passage has a text, and no document of them is among the `stored` documents, return all passages; the
-        check of the passages then raises an error. `title_key` is the metadata key of the title. `noun` is the
+        If no passage has a text, and there are no `stored` documents, return all passages; the check of the passages
+        then raises an error. `title_key` is the metadata key of the title. `noun` is the
         framework's word for a passage.
         """
         given, blank = GivenPassages(), GivenPassages()
@@ -237,7 +237,7 @@ class KeptPassages:
             to.append(content.id, document, table.digest(content.text, content.metadata), content.item)
         if example is None:
             return given
-        if not len(given) and stored.isdisjoint(blank.documents):
+        if not len(given) and not stored:
             return blank
         given.emptied = frozenset(blank.documents)
         warn_of_blank(len(blank), noun, example.id or blank.documents[0], example.metadata)

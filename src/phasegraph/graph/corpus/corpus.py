@@ -224,6 +224,12 @@ class Corpus:
         """True while a change of the corpus is running; its vector store may already contain the new passages."""
         return self._changing.locked()
 
+    @contextmanager
+    def unchanged(self) -> Iterator[GraphIndex]:
+        """Within the ``with`` block, no change of the corpus runs; yield its index."""
+        with self._changing:
+            yield self.index
+
     def __len__(self) -> int:
         return len(self.index.records)
 

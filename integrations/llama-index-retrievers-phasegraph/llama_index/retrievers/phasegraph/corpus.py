@@ -420,14 +420,16 @@ class KeptNodes(KeptPassages):
             A flag per document: True if the document is new or changed. A document is changed if its hash differs from
             the hash that its nodes store.
         """
-        records = self._own_corpus().index.records
-        hashes: dict[str, str | None] = {}
+        corpus = self._own_corpus()
+        records, hashes = corpus.index.records, dict[str, str | None]()
         for record in records.values():
             hashes.setdefault(record.metadata.get("ref_doc_id", ""), record.id)
+        pictures = {node.ref_doc_id: node for node in self._only_in_index(corpus).values()}
         stale = []
         for one in documents:
             name = hashes.get(one.id_)
-            source = None if name is None else node_of(records[name]).source_node
+            node = pictures.get(one.id_) if name is None else node_of(records[name])
+            source = None if node is None else node.source_node
             stale.append(source is None or source.hash != one.hash)
         self._replace_documents([one for one, old in zip(documents, stale, strict=True) if old], transformations)
         return stale
@@ -446,51 +448,42 @@ class KeptNodes(KeptPassages):
         return stale
 
     def _replace_documents(self, documents: Sequence[Document], transformations: Any) -> None:
-        """Replace the nodes of documents by the nodes that the transformations produce."""
+        """Replace the nodes of documents by the nodes that the transformations produce.
+
+        The user's index also gets the new nodes without text, such as pictures.
+        """
         if not documents:
             return
         corpus, names = self._own_corpus(), {one.id_ for one in documents}
         split = run_transformations(list(documents), transformations or Settings.transformations)
-        items = list(NODES.with_words(held_by_id(split), corpus.keys.title, may_be_empty=True).values())
+        made = held_by_id(split)
+        kept = NODES.with_words(made, corpus.keys.title, may_be_empty=True)
+        items = list(kept.values())
         removed = [one.id for one in corpus.index.records.values() if one.metadata.get("ref_doc_id") in names]
         self._replace(corpus, removed, self._passages(items), items, progress=False)
-        self._remove_strays(corpus, names)
-
-    def _replace(
-        self,
-        corpus: Any,
-        removed: Sequence[str],
-        came: Sequence[dict[str, Any]],
-        items: Sequence[Any],
-        progress: bool,
-        planned: Any = None,
-    ) -> int:
-        """Replace passages, and remove the pictures of documents that have no passage left from the user's index."""
-        if not isinstance(corpus.state.store, IndexVectors):
-            return super()._replace(corpus, removed, came, items, progress, planned)
-        before = {one.metadata.get("ref_doc_id") for one in corpus.records(removed).values()} - {None}
-        count = super()._replace(corpus, removed, came, items, progress, planned)
-        if before:
-            self._remove_strays(
-                corpus, before - {one.metadata.get("ref_doc_id") for one in corpus.index.records.values()}
-            )
-        return count
+        store = corpus.state.store
+        if isinstance(store, IndexVectors):
+            held = self._only_in_index(corpus)
+            store.remove([name for name, node in held.items() if node.ref_doc_id in names])
+            store.index.insert_nodes([node for name, node in made.items() if name not in kept])
 
     def _strays(self, corpus: Any, ids: Iterable[str] | None, where: Any) -> frozenset[str]:
-        records = corpus.index.records
-        if not isinstance(corpus.state.store, IndexVectors) or (ids is not None and all(one in records for one in ids)):
+        if ids is not None and all(one in corpus.index.records for one in ids):
             return frozenset()
-        held = corpus.state.store.strays(records)
+        held = self._only_in_index(corpus)
         if ids is not None:
             return frozenset(held).intersection(ids)
         described = [Described(name, metadata_of(node)) for name, node in held.items()]
         return frozenset(described[row].id for row in self._framework.filter_of(where).rows(described))
 
-    def _remove_strays(self, corpus: Any, documents: Collection[str]) -> None:
-        """Remove the nodes of documents that only the user's index has, such as pictures without text."""
-        if documents and isinstance(corpus.state.store, IndexVectors):
-            held = corpus.state.store.strays(corpus.index.records)
-            corpus.state.store.remove([name for name, node in held.items() if node.ref_doc_id in documents])
+    @staticmethod
+    def _only_in_index(corpus: Any) -> dict[str, BaseNode]:
+        """Return the nodes, by id, that only the user's index has, such as pictures without text."""
+        store = corpus.state.store
+        if not isinstance(store, IndexVectors):
+            return {}
+        with corpus.unchanged() as index:  # a change writes its nodes to the store first
+            return store.strays(index.records)
 
     def as_vector_store(self) -> BasePydanticVectorStore:
         """Return a vector store that changes this retriever, for an ``IngestionPipeline`` with a docstore.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llama_index.core import VectorStoreIndex
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.retrievers import QueryFusionRetriever
 
@@ -63,48 +64,26 @@ def _leaves(retriever: object) -> Iterator[object]:
 
 
 def _exceeds(other: object, limited: Any) -> bool:
-    """Return True if `other` is known to search nodes of the index of `limited` that are outside the limit."""
-    part = part_of(limited)
-    if not part:
+    """Return True if `other` is known to search nodes of the index of `limited` that are outside the limit.
+
+    A BM25 retriever is known to do so only for a limit to nodes, because the nodes of documents would have to be read.
+    """
+    part, others = part_of(limited), part_of(other)
+    if all(name in others and others[name] <= ids for name, ids in part.items()):
         return False
-    held, inside = _ids(other), _inside(limited, part)
-    if held is None or inside is None:
-        return part_of(other) != part and not _stores(limited).isdisjoint(_stores(other))
-    outside = held - inside
-    return bool(outside & own_ids(limited._index) if lists_all_nodes(limited._index) else outside)
+    if is_bm25(other):
+        outside = set(bm25_ids(other)) - part["node_ids"] if "node_ids" in part else set()
+        return bool(outside & own_ids(limited._index))
+    return not _searched(limited).isdisjoint(_searched(other))
 
 
-def _inside(limited: Any, part: Mapping[str, frozenset[str]]) -> Set[str] | None:
-    """Return the ids of the nodes in the limit `part`; None if only the vector store knows the documents' nodes."""
-    if "doc_ids" not in part:
-        return part["node_ids"]
-    index = limited._index
-    if not lists_all_nodes(index):
-        return None
-    names = own_ids(index) & part["node_ids"] if "node_ids" in part else own_ids(index)
-    nodes = index.docstore.get_nodes(list(names), raise_error=False)
-    return {node.node_id for node in nodes if node.ref_doc_id in part["doc_ids"]}
-
-
-def _ids(retriever: Any) -> Set[str] | None:
-    """Return the ids of the nodes that a retriever searches; None if they are unknown."""
-    if is_bm25(retriever):
-        return set(bm25_ids(retriever))
-    if getattr(retriever, "walks", False) is True:
-        return frozenset(retriever.kept_ids()) or None
-    if not isinstance(retriever, VectorIndexRetriever):
-        return None
-    part = part_of(retriever)
-    if part:
-        return _inside(retriever, part)
-    return own_ids(retriever._index) if lists_all_nodes(retriever._index) else None
-
-
-def _stores(retriever: Any) -> frozenset[int]:
-    """Return the identities of the index, docstore and vector store that a retriever searches."""
+def _searched(retriever: Any) -> frozenset[int]:
+    """Return the identities of the index and the vector store that a retriever searches."""
     if getattr(retriever, "walks", False) is True:
         store = None if retriever.corpus is None else retriever.corpus.state.store
         held = [retriever.look_up and retriever.look_up.held, getattr(store, "index", None)]
     else:
-        held = [getattr(retriever, name, None) for name in ("_index", "_vector_store", "_docstore")]
+        index = getattr(retriever, "_index", None)
+        whole = isinstance(index, VectorStoreIndex) and not lists_all_nodes(index)  # a search of the whole store
+        held = [index, getattr(retriever, "_vector_store", None) if whole else None]
     return frozenset(id(one) for one in held if one is not None)
