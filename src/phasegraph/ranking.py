@@ -328,8 +328,21 @@ class Ranking:
 def standing(ranking: Ranking, identifier: str, /) -> tuple[float | None, float | None, float | None]:
     """Return the rank, raw score and score of a candidate in a ranking; None for each if the ranking lacks it.
 
-    Ranks start at 1; tied hits share their mean rank. The raw score is also None if the source gave no score.
+    Parameters
+    ----------
+    ranking : Ranking
+        The ranking of a source.
+    identifier : str
+        The id of the candidate.
 
+    Returns
+    -------
+    tuple of float or None
+        The rank, which starts at 1 and is the mean rank of tied hits; the raw score, which is also None if the source
+        gave no score; and the score.
+
+    Examples
+    --------
     >>> standing(Ranking("vector", ["a", "b", "c"], [0.9, 0.5, 0.5]), "c")
     (2.5, 0.5, 0.5)
     """

@@ -370,6 +370,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/_support/late_checks",
                 "phasegraph/embedding/fastembed",
                 "phasegraph/apps/inspector/server",
+                "phasegraph/apps/server/answer_process",
                 "phasegraph/apps/server/json_answers",
                 "phasegraph/apps/server/web",
                 "phasegraph/reading/pdf",

@@ -545,7 +545,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         """Return the retriever's filters, combined with its sources' own filters; None if there are no filters."""
         return joined(self._filters, *(source.own_filters() for source in self._by_name.values()))
 
-    def searched(self) -> Sequence[object]:
+    def _searched_retrievers(self) -> Sequence[object]:
         """Return the retrievers of the sources that are asked."""
         return [self._whole[name].whole for name in self._engine.asked]
 

@@ -53,7 +53,7 @@ def _leaves(retriever: object) -> Iterator[object]:
     """Return the retrievers that a retriever asks; the retriever itself if it asks no others."""
     inner: Sequence[object] = [retriever]
     if isinstance(retriever, OwnRetriever):
-        inner = retriever.searched()
+        inner = retriever._searched_retrievers()
     elif isinstance(retriever, QueryFusionRetriever):
         inner = retriever._retrievers
     for one in inner:

@@ -51,7 +51,7 @@ class OwnRetriever(BaseRetriever):
         """Return the filters that every node must match; None means no filters, as in this base class."""
         return None
 
-    def searched(self) -> Sequence[object]:
+    def _searched_retrievers(self) -> Sequence[object]:
         """Return the retrievers that this retriever asks; the retriever itself if it asks no others."""
         return [self]
 
