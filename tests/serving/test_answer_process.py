@@ -62,6 +62,25 @@ def foreign(folder: Path) -> Served:
     return served
 
 
+def exhausted(folder: Path) -> Served:
+    """Return answers that raise an error without a text."""
+    served = Served(folder, filters={"": None})
+
+    def answer(method, body):
+        raise MemoryError
+
+    served.views[""].answer = answer  # type: ignore[method-assign]
+    return served
+
+
+def test_an_error_without_a_text_is_no_answer(folder):
+    with (
+        answer_process(partial(exhausted, folder), 1) as views,
+        pytest.raises(StoreError, match=r"^the search failed \(MemoryError\)$"),
+    ):
+        views[""].answer("search", ASKED)
+
+
 def test_the_answers_equal_those_of_this_process(folder):
     made = partial(Served, folder, embed, filters=FILTERS)
     here = made().views

@@ -34,7 +34,7 @@ from phasegraph.retrieval import SourceSpec
 QUESTION = "Who met Bo in Room 3?"
 
 
-def nodes(name, count=6):
+def nodes(name="x", count=6):
     """Return nodes named `name` and a number; two consecutive nodes are of one document."""
     return [
         TextNode(

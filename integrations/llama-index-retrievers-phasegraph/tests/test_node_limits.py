@@ -6,26 +6,16 @@ import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.llms import MockLLM
 from llama_index.core.retrievers import QueryFusionRetriever, VectorIndexRetriever
-from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import TextNode
 from llama_index.retrievers.bm25 import BM25Retriever
 from llamaindex_stores import chroma
 from test_corpus import Hashed
+from test_index_nodes import nodes
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
 from phasegraph import PhasegraphWarning
 
 SOME = ["x1", "x2"]
-
-
-def nodes(name="x", count=6):
-    """Return nodes named `name` and a number; two consecutive nodes are of one document."""
-    return [
-        TextNode(
-            text=f"Ada met Bo in Room {row} of {name}.", id_=f"{name}{row}",
-            relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=f"{name} file {row // 2}")},
-        )
-        for row in range(count)
-    ]  # fmt: skip
 
 
 def made(name="x", **more):

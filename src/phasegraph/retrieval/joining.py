@@ -17,7 +17,7 @@ from phasegraph.sources.protocol import Upstream
 def join_hits(
     rankings: Sequence[Ranking], text: Callable[[Any], str], once: Once
 ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
-    """Give every passage an id of its own, the same id in all rankings; return the rankings and notes by source name.
+    """Give each passage one id in all rankings; return the rankings and notes by source name.
 
     First apply :func:`replace_shared_ids`, then :func:`join_by_text`. `once` warns of the ids that are replaced.
     """

@@ -141,7 +141,7 @@ class _AnswerProcess:
 
 
 def _work(make: Callable[[], Answering], connections: tuple[Connection, ...]) -> None:
-    """Answer the requests of each connection but the first in a thread of its own; the first is for control."""
+    """Answer requests until the server stops. The first connection is for control; each other one has a thread."""
     control, *requests = connections
     for number in (signal.SIGINT, signal.SIGTERM):  # a signal may reach both processes, and this process ends last
         signal.signal(number, lambda *_: None)
@@ -169,6 +169,11 @@ def _end_with_server(control: Connection, stopped: threading.Event) -> None:
     os._exit(1)
 
 
+def _failure(error: BaseException) -> str:
+    """Return the text of a StoreError, and only the class of any other error, which may have no text."""
+    return str(error) if isinstance(error, StoreError) else f"the search failed ({type(error).__name__})"
+
+
 def _answer_all(views: Mapping[str, Answers], connection: Connection) -> None:
     try:
         while True:
@@ -177,7 +182,7 @@ def _answer_all(views: Mapping[str, Answers], connection: Connection) -> None:
             SPENT.set(jobs)
             answer, error = metered(outcome_of, partial(views[caller].answer, method, body))
             refused = str(error) if isinstance(error, InvalidInputError) else ""
-            failed = "" if error is None or refused else str(error)
+            failed = "" if error is None or refused else _failure(error)
             connection.send((answer, refused, failed, sum(jobs)))
     finally:  # the server's process has ended, or requests of this connection would wait for ever
         os._exit(1)
