@@ -20,7 +20,7 @@ chain = RunnableLambda(lambda question: [Document("", id=name) for name in IDS])
 
 class Nodes(BaseRetriever):
     def _retrieve(self, bundle):
-        return [NodeWithScore(node=TextNode(id_=name), score=0.5) for name in IDS]
+        return [NodeWithScore(node=TextNode(id_=name, text=name), score=0.5) for name in IDS]
 
 
 class Rag:

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any, cast
 
@@ -191,12 +192,12 @@ class CorpusSuite:
         self, place: Path | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         kind, asked = type(self.model()), []
-        embed = getattr(kind, self.embeds_query)
+        embed = getattr_static(kind, self.embeds_query)
 
         @wraps(embed)  # wraps keeps the method's name, so that pickle can find it
         def heard(model: Any, text: str) -> Any:
             asked.append(text)
-            return embed(model, text)
+            return embed.__get__(model, kind)(text)
 
         monkeypatch.setattr(kind, self.embeds_query, heard)
         question = "Who wrote about the engine of Babbage, and who met Ada Lovelace in London before?"

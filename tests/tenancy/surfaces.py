@@ -324,6 +324,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/_support/renamed",
             "llama_index/retrievers/phasegraph/node_limits",
             "phasegraph/errors",
+            "phasegraph/pagerank/_numba_kernels",
             "phasegraph/apps/server/following",
             "phasegraph/retrieval/answer",
             "phasegraph/retrieval/graph_search",
