@@ -64,9 +64,9 @@ INSIDE = {
     "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "merging", "corpus", "chroma"],
     "evaluation": [
         "judgements", "corpus_files", "query_files", "datasets", "own_questions", "natural_questions", "runs",
-        "significance", "measures", "splits", "triple_facts", "source_runs", "experiment", "peers", "abstention",
-        "tuning", "calibrated_system", "answering", "predicted_answers", "protocol", "recommendation", "report",
-        "ablation", "retrievers", "comparison",
+        "significance", "measures", "splits", "triple_facts", "source_runs", "systems", "experiment", "system_runs",
+        "peers", "abstention", "tuning", "calibrated_system", "answering", "predicted_answers", "protocol",
+        "recommendation", "report", "ablation", "retrievers", "comparison",
     ],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [

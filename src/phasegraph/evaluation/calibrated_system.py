@@ -8,9 +8,9 @@ from pathlib import Path
 
 from phasegraph.errors import InsufficientDataError
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.experiment import TWO, Answer, Batch, Confidences, System, pipeline_system
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 from phasegraph.evaluation.splits import check_disjoint, split_rows
+from phasegraph.evaluation.systems import TWO, Answer, Batch, Confidences, System, pipeline_system
 from phasegraph.evaluation.tuning import calibrated_pipeline
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking

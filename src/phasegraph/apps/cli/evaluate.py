@@ -52,12 +52,14 @@ from phasegraph.evaluation import evaluate as measure_retrievers
 from phasegraph.evaluation.ablation import ablate, published_ablation
 from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import TWO, Answers, System, Table, compare, run_systems, run_within
+from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, PAGE_MEASURES, Measure
 from phasegraph.evaluation.predicted_answers import answer_table, read_answers
 from phasegraph.evaluation.protocol import PROTOCOLS, Protocol, parts_of
 from phasegraph.evaluation.recommendation import best_simple, recommendation_of
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
+from phasegraph.evaluation.system_runs import run_systems, run_within
+from phasegraph.evaluation.systems import TWO, System
 from phasegraph.lexical import tokenizer_of
 from phasegraph.sources.protocol import one_line
 
