@@ -11,7 +11,7 @@ from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.query_files import Query, groups_of
-from phasegraph.evaluation.retrievers import Hit, ask_of, ids_by_text, run_retriever
+from phasegraph.evaluation.retriever_runs import Hit, ask_of, ids_by_text, run_retriever
 from phasegraph.evaluation.significance import wins_and_losses
 from phasegraph.lexical.tokenizers import split
 
