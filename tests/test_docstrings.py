@@ -21,7 +21,7 @@ MODULES = [
     "phasegraph.calibration.per_list", "phasegraph.acceptance.certified", "phasegraph.acceptance.fitting",
     "phasegraph.acceptance.judged", "phasegraph.pagerank.workspace",
     "phasegraph.evaluation.experiment", "phasegraph.evaluation.systems", "phasegraph.evaluation.system_runs",
-    "phasegraph.evaluation.significance", "phasegraph.evaluation.report",
+    "phasegraph.evaluation.significance", "phasegraph.evaluation.report", "phasegraph.evaluation.report_page",
 ]  # fmt: skip
 #: Modules without an ``__all__`` of which a user needs these names only; the rest are parts of the room.
 ONLY = {
