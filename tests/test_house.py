@@ -65,9 +65,9 @@ INSIDE = {
     "evaluation": [
         "judgements", "corpus_files", "query_files", "datasets", "own_questions", "natural_questions", "runs",
         "significance", "measures", "splits", "triple_facts", "source_runs", "systems", "experiment", "system_runs",
-        "peers", "abstention", "tuning", "calibrated_system", "answering", "predicted_answers", "protocol",
-        "recommendation", "report_page", "report", "ablation", "judged_questions", "retriever_runs", "retrievers",
-        "comparison",
+        "peers", "abstention", "calibrated_pipeline", "learned_weights", "configurations", "tuning",
+        "tuned_confidence", "calibrated_system", "answering", "predicted_answers", "protocol", "recommendation",
+        "report_page", "report", "ablation", "judged_questions", "retriever_runs", "retrievers", "comparison",
     ],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [

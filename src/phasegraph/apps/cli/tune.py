@@ -22,7 +22,8 @@ from phasegraph.apps.cli.output import (
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.source_runs import SOURCES, ExperimentInput, search_sources
 from phasegraph.evaluation.splits import split_rows
-from phasegraph.evaluation.tuning import ConfidenceTuning, Tuning, tune_confidence
+from phasegraph.evaluation.tuned_confidence import ConfidenceTuning, tune_confidence
+from phasegraph.evaluation.tuning import Tuning
 from phasegraph.evaluation.tuning import tune as tune_pipeline
 from phasegraph.lexical import read_hits
 
