@@ -217,27 +217,10 @@ def tune(
     and scored once on the confirmation part.
     """
     goal = Measure("Recall", 5) if measure is None else measure
-    whole = _judged_part(rankings, judgements, texts, groups)
-    tuning, confirming = _two_parts(whole, confirmation, goal)
-    shared = sorted(set(tuning.groups) & set(confirming.groups))
-    if shared:
-        warn(
-            f"{len(shared)} groups are in both parts ({', '.join(shared[:3])}{', …' * (len(shared) > 3)}): a confirmed "
-            "gain may come from passages already used for tuning"
-        )
-    for name, part in (("tuning", tuning), ("confirmation", confirming)):
-        if len(part.judgements) < MINIMUM_PER_PART:
-            raise InsufficientDataError(
-                f"tuning needs at least {MINIMUM_PER_PART} judged queries in each part (about "
-                f"{2 * MINIMUM_PER_PART} in all); the {name} part has {len(part.judgements)}"
-            )
+    tuning, confirming = _two_parts(_judged_part(rankings, judgements, texts, groups), confirmation, goal)
+    shared = _check_parts(tuning, confirming)
     require_orientation(tuning.rankings, tuning.judgements)
-    tried = tuple(candidates(sorted(rankings), sizes=sizes) if space is None else space)
-    if not tried or tried[0].fitted:
-        raise InvalidInputError(
-            "space must start with a default configuration that needs no fitting; got "
-            + (f"{tried[0].name!r}, which needs fitting" if tried else "an empty space")
-        )
+    tried = _with_default_first(candidates(sorted(rankings), sizes=sizes) if space is None else space)
     folds = tuning.folds(rng)
     shown = tried if progress is None else progress(tried, "configurations")
     means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
@@ -310,6 +293,34 @@ def _two_parts(whole: _Part, confirmation: Sequence[int] | IntArray | None, goal
             "count from 0)"
         )
     return whole.rows(sorted(scored - held)), whole.rows(sorted(scored & held))
+
+
+def _check_parts(tuning: _Part, confirming: _Part) -> list[str]:
+    """Return the groups that are in both parts, and warn of them; raise InsufficientDataError for a small part."""
+    shared = sorted(set(tuning.groups) & set(confirming.groups))
+    if shared:
+        warn(
+            f"{len(shared)} groups are in both parts ({', '.join(shared[:3])}{', …' * (len(shared) > 3)}): a confirmed "
+            "gain may come from passages already used for tuning"
+        )
+    for name, part in (("tuning", tuning), ("confirmation", confirming)):
+        if len(part.judgements) < MINIMUM_PER_PART:
+            raise InsufficientDataError(
+                f"tuning needs at least {MINIMUM_PER_PART} judged queries in each part (about "
+                f"{2 * MINIMUM_PER_PART} in all); the {name} part has {len(part.judgements)}"
+            )
+    return shared
+
+
+def _with_default_first(space: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Return the configurations; raise InvalidInputError if there is none, or if the first needs fitting."""
+    tried = tuple(space)
+    if not tried or tried[0].fitted:
+        raise InvalidInputError(
+            "space must start with a default configuration that needs no fitting; got "
+            + (f"{tried[0].name!r}, which needs fitting" if tried else "an empty space")
+        )
+    return tried
 
 
 def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
