@@ -10,11 +10,11 @@ from phasegraph.evaluation import evaluate
 from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import Answers, compare
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.judgements import Judgement, check_judged
 from phasegraph.evaluation.measures import ANSWER_MEASURES, MEASURES, Measure, score_run
 from phasegraph.evaluation.peers import ensemble
 from phasegraph.evaluation.query_files import Query
-from phasegraph.evaluation.runs import Run, check_judged, write_run
+from phasegraph.evaluation.runs import Run, write_run
 from phasegraph.evaluation.source_runs import ExperimentInput
 from phasegraph.evaluation.system_runs import run_systems, run_within
 from phasegraph.evaluation.systems import System

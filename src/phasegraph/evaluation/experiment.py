@@ -16,9 +16,9 @@ import numpy as np
 from phasegraph._support.typing import FloatArray
 from phasegraph._support.validation import check_ids, check_text
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.judgements import Judgement, check_judged, check_known
 from phasegraph.evaluation.measures import ANSWER_MEASURES, BINARY, DEFAULT_MEASURES, Measure, values_of
-from phasegraph.evaluation.runs import check_judged, check_known, write_text
+from phasegraph.evaluation.runs import write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, sign_flips, wins_and_losses
 
 

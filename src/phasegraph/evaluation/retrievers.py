@@ -10,11 +10,10 @@ from typing import Any
 from phasegraph.errors import AllSourcesFailed, InvalidInputError
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.judged_questions import Corpus, Judged, read_judged
-from phasegraph.evaluation.judgements import ids_by_page
+from phasegraph.evaluation.judgements import check_known, ids_by_page
 from phasegraph.evaluation.measures import PAGE_MEASURES, Measure
 from phasegraph.evaluation.query_files import groups_of
 from phasegraph.evaluation.retriever_runs import ask_of, ids_by_text, run_notes, run_retriever
-from phasegraph.evaluation.runs import check_known
 from phasegraph.evaluation.significance import p_text
 
 OWN_MEASURES: tuple[Measure, ...] = (

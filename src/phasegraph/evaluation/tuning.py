@@ -13,10 +13,9 @@ import numpy as np
 from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError, warn
 from phasegraph.evaluation.configurations import Candidate, Rankings, candidates
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.judgements import Judgement, check_known
 from phasegraph.evaluation.learned_weights import require_orientation
 from phasegraph.evaluation.measures import Measure, values_of
-from phasegraph.evaluation.runs import check_known
 from phasegraph.evaluation.significance import bootstrap_intervals, sign_flip
 from phasegraph.evaluation.splits import split_by_id
 from phasegraph.fusion.context import Context
