@@ -68,7 +68,7 @@ INSIDE = {
         "experiment", "system_runs", "peers", "abstention", "calibrated_pipeline", "learned_weights",
         "configurations", "tuning", "tuned_confidence", "calibrated_system", "answering", "predicted_answers",
         "protocol", "recommendation", "report_page", "report", "ablation", "judged_questions", "retriever_runs",
-        "retrievers", "comparison",
+        "passage_matching", "retrievers", "comparison",
     ],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [
