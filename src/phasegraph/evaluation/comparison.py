@@ -100,10 +100,11 @@ class Comparison:
         lost: list[Flip] = []
         for query in self.queries:
             flips = _flips_of(query, found.get(query.id, ()), own.get(query.id, ()), self.measure.k)
-            gains = sum(flip.won for flip in flips)
-            for wanted, into in ((True, won), (False, lost)):
-                if (gains > len(flips) - gains) is wanted and 2 * gains != len(flips):
-                    into.append(max((flip for flip in flips if flip.won is wanted), key=_change))
+            better, worse = [flip for flip in flips if flip.won], [flip for flip in flips if not flip.won]
+            if len(better) > len(worse):
+                won.append(max(better, key=_change))
+            elif len(worse) > len(better):
+                lost.append(max(worse, key=_change))
         won.sort(key=_change, reverse=True)
         lost.sort(key=_change, reverse=True)
         turns = [flip for pair in zip(won, lost, strict=False) for flip in pair]
@@ -111,6 +112,7 @@ class Comparison:
 
 
 _BEYOND = 1000
+"""The rank with which a passage counts that an answer does not contain."""
 
 
 def _place(rank: int | None) -> int:
@@ -128,11 +130,16 @@ def _flips_of(query: Query, found: Sequence[str], own: Sequence[str], k: int) ->
     """
     flips = []
     for hop in query.judgement.hops:
-        rank, own_rank = (next((at for at, one in enumerate(ids, 1) if one in hop), None) for ids in (found, own))
+        rank, own_rank = _rank(found, hop), _rank(own, hop)
         if (_place(rank) <= k) != (_place(own_rank) <= k):
             ids, at = (found, rank) if rank is not None else (own, own_rank)
             flips.append(Flip(query, hop[0] if at is None else ids[at - 1], rank, own_rank))
     return flips
+
+
+def _rank(ids: Sequence[str], hop: Sequence[str]) -> int | None:
+    """Return the rank, from 1, of the first id that satisfies `hop`; None if no id does."""
+    return next((rank for rank, one in enumerate(ids, 1) if one in hop), None)
 
 
 def compare_own(
@@ -187,17 +194,8 @@ def compare_own(
     run = run_retriever(ask_of(retriever, DEPTH), asked, ids_by_text(passages), None, matcher)
     if len(run.errors) == len(queries):
         raise AllSourcesFailed({name: next(iter(run.errors.values()))})
-    judged = frozenset(one for query in queries for one in query.judgement.passages)
     returned = [one for ids in run.found.values() for one in ids]
-    if not returned:
-        raise InvalidInputError(
-            f"{name} returned no hits for any of the {len(queries)} questions; check that its index is not empty"
-        )
-    if judged.isdisjoint(returned) and not matcher.of_these_files():
-        raise InvalidInputError(
-            f"{name} returned {len(returned)} hits, but no hit has an id or a text of these files; the first hit is "
-            f"{matcher.hits[0].id!r:.60}. Pass the files that the retriever searches"
-        )
+    _check_returned(name, returned, queries, matcher)
     measure = Measure("Recall", min(BEST, matcher.longest))
     table = compare(
         [Answers(name, run.found, run.milliseconds), *(Answers(way, found) for way, found in ways.items())],
@@ -214,3 +212,17 @@ def compare_own(
             f"{name} returns at most {measure.k} hits, so only the first {measure.k} passages of each method count"
         )
     return Comparison(table, measure, tuple(queries), tuple(notes))
+
+
+def _check_returned(name: str, returned: Sequence[str], queries: Sequence[Query], matcher: PassageMatcher) -> None:
+    """Raise InvalidInputError if the retriever `name` returned no hits, or only hits of other files."""
+    if not returned:
+        raise InvalidInputError(
+            f"{name} returned no hits for any of the {len(queries)} questions; check that its index is not empty"
+        )
+    judged = frozenset(one for query in queries for one in query.judgement.passages)
+    if judged.isdisjoint(returned) and not matcher.of_these_files():
+        raise InvalidInputError(
+            f"{name} returned {len(returned)} hits, but no hit has an id or a text of these files; the first hit is "
+            f"{matcher.hits[0].id!r:.60}. Pass the files that the retriever searches"
+        )
