@@ -10,10 +10,10 @@ from typing import Any
 from phasegraph.errors import AllSourcesFailed, InvalidInputError
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.judged_questions import Corpus, Judged, read_judged
-from phasegraph.evaluation.judgements import check_known, ids_by_page
+from phasegraph.evaluation.judgements import Judgement, check_known, ids_by_page
 from phasegraph.evaluation.measures import PAGE_MEASURES, Measure
-from phasegraph.evaluation.query_files import groups_of
-from phasegraph.evaluation.retriever_runs import ask_of, ids_by_text, run_notes, run_retriever
+from phasegraph.evaluation.query_files import Query, groups_of
+from phasegraph.evaluation.retriever_runs import RetrieverRun, ask_of, ids_by_text, run_notes, run_retriever
 from phasegraph.evaluation.significance import p_text
 
 OWN_MEASURES: tuple[Measure, ...] = (
@@ -159,15 +159,11 @@ def evaluate(
     (1.0, 0.75)
     """
     queries, passages, name = read_judged(judged, corpus)
-    goals = OWN_MEASURES + LAST_HOP * any(query.judgement.last_hop_known for query in queries)
-    goals += PAGE_MEASURES * any(query.judgement.pages for query in queries)
-    further = (Measure.parse(one) if isinstance(one, str) else one for one in measures)
-    goals = tuple(dict.fromkeys([*goals, *further]))
+    goals = _goals(queries, measures)
     depth = max(measure.k for measure in goals)
     given = retriever if isinstance(retriever, Mapping) else {_name_of(retriever): retriever}
     asks = {str(key): ask_of(one, depth) for key, one in given.items()}
     texts = ids_by_text(passages or ())
-    known = None if passages is None else {one.id for one in passages}
     runs = {
         key: run_retriever(ask, queries if progress is None else progress(queries, key), texts, id_key)
         for key, ask in asks.items()
@@ -176,25 +172,10 @@ def evaluate(
         raise AllSourcesFailed({key: next(iter(run.errors.values())) for key, run in runs.items()})
     answers = [Answers(key, run.found, run.milliseconds) for key, run in runs.items()]
     judgements = [query.judgement for query in queries]
-    if passages is None:
-        if not any(one.pages for one in judgements):  # pages make the id of each hit with a page known
-            for key, run in runs.items():
-                check_known(run.found, judgements, name=repr(key))
-        pages = MappingProxyType({found: page for run in runs.values() for found, page in run.pages.items()})
-        by_page = ids_by_page(pages)
-        returned = any(ids for run in runs.values() for ids in run.found.values())
-        if returned and not pages and any(one.pages and not one.passages for one in judgements):
-            raise InvalidInputError(
-                "questions that are judged by pages alone need the page of each hit: return hits with the page in the "
-                "metadata field 'source', or pass the passages (corpus=, on the command line --corpus)"
-            )
-        hops = [one.hops if one.passages else [by_page.get(page, ()) for page in one.pages] for one in judgements]
-        judgements = [
-            replace(one, sources=pages, hops=tuple(map(tuple, of))) for one, of in zip(judgements, hops, strict=True)
-        ]
+    known = None if passages is None else {one.id for one in passages}
     table = compare(
         answers,
-        judgements,
+        _by_pages_of_hits(judgements, runs) if known is None else judgements,
         baseline=next(iter(runs), ""),
         measures=goals,
         dataset=name,
@@ -210,6 +191,35 @@ def evaluate(
         MappingProxyType({key: run.unknown(known) for key, run in runs.items()}),
         tuple(notes),
     )
+
+
+def _goals(queries: Sequence[Query], further: Sequence[str | Measure]) -> tuple[Measure, ...]:
+    """Return the default measures, the measures that the judgements of `queries` allow, and the measures `further`."""
+    goals = OWN_MEASURES + LAST_HOP * any(query.judgement.last_hop_known for query in queries)
+    goals += PAGE_MEASURES * any(query.judgement.pages for query in queries)
+    parsed = (Measure.parse(one) if isinstance(one, str) else one for one in further)
+    return tuple(dict.fromkeys([*goals, *parsed]))
+
+
+def _by_pages_of_hits(judgements: Sequence[Judgement], runs: Mapping[str, RetrieverRun]) -> list[Judgement]:
+    """Return the judgements with the pages that hits name in their metadata, because no corpus gives the pages.
+
+    If a question is judged by pages alone, each hop becomes the ids of the hits of a page. Raise InvalidInputError if
+    such a question exists, but no hit names a page. Without judged pages, raise it if no id of a retriever is judged.
+    """
+    if not any(one.pages for one in judgements):  # pages make the id of each hit with a page known
+        for key, run in runs.items():
+            check_known(run.found, judgements, name=repr(key))
+    pages = MappingProxyType({found: page for run in runs.values() for found, page in run.pages.items()})
+    returned = any(ids for run in runs.values() for ids in run.found.values())
+    if returned and not pages and any(one.pages and not one.passages for one in judgements):
+        raise InvalidInputError(
+            "questions that are judged by pages alone need the page of each hit: return hits with the page in the "
+            "metadata field 'source', or pass the passages (corpus=, on the command line --corpus)"
+        )
+    by_page = ids_by_page(pages)
+    hops = [one.hops if one.passages else [by_page.get(page, ()) for page in one.pages] for one in judgements]
+    return [replace(one, sources=pages, hops=tuple(map(tuple, of))) for one, of in zip(judgements, hops, strict=True)]
 
 
 def _name_of(retriever: object) -> str:
