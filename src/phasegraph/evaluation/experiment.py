@@ -340,18 +340,7 @@ def compare(
     count in a correction.
     """
     names = [one.name for one in answers]
-    if not names or len(set(names)) != len(names):
-        raise InvalidInputError(f"give at least one system, each with a unique name; got {names}")
-    if baseline not in names:
-        raise InvalidInputError(f"the baseline must be one of the systems {names}; got {baseline!r}")
-    if not judgements or not measures:
-        raise InvalidInputError(
-            f"there must be at least one judged query and one measure; got {len(judgements)} and {len(measures)}"
-        )
-    for one in answers:
-        check_judged(one.found, judgements, one.name)
-        if any(measure.name not in ANSWER_MEASURES for measure in measures):
-            check_known(one.found, judgements, corpus, repr(one.name))
+    _check_comparable(answers, judgements, baseline, measures, corpus)
     values = {
         one.name: np.column_stack([values_of(one.found, judgements, measure) for measure in measures])
         for one in answers
@@ -366,17 +355,11 @@ def compare(
         for column, measure in enumerate(measures)
     }
     flipped = sign_flips(columns[:, len(names) * len(measures) :], groups=groups, permutations=resamples, rng=rng)
-    p = dict(zip(pairs, flipped.tolist(), strict=True))
-    for key, pair in pairs.items():
-        if _test(key[1], groups) == MCNEMAR and not np.isnan(p[key]):
-            p[key] = mcnemar_exact(*pair)
-    families: dict[object, list[tuple[str, Measure]]] = {}
-    for key, value in p.items():
-        if key[0] != baseline and not np.isnan(value):
-            families.setdefault(MCNEMAR if _test(key[1], groups) == MCNEMAR else key[1], []).append(key)
-    corrected = dict(p)
-    for family in families.values():
-        corrected |= zip(family, holm([p[key] for key in family]).tolist(), strict=True)
+    p = {
+        key: mcnemar_exact(*pairs[key]) if _test(key[1], groups) == MCNEMAR and not np.isnan(value) else value
+        for key, value in zip(pairs, flipped.tolist(), strict=True)
+    }
+    corrected = _corrected(p, baseline, groups)
     rows = [
         Row(
             one.name,
@@ -405,6 +388,52 @@ def compare(
         tuple(left_out),
         None if groups is None else tuple(groups),
     )
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise InvalidInputError if there is no system, or if two systems have the same name."""
+    if not names or len(set(names)) != len(names):
+        raise InvalidInputError(f"give at least one system, each with a unique name; got {names}")
+
+
+def _check_comparable(
+    answers: Sequence[Answers],
+    judgements: Sequence[Judgement],
+    baseline: str,
+    measures: Sequence[Measure],
+    corpus: Collection[str],
+) -> None:
+    """Raise InvalidInputError if :func:`compare` cannot compare these answers by these measures."""
+    names = [one.name for one in answers]
+    check_names(names)
+    if baseline not in names:
+        raise InvalidInputError(f"the baseline must be one of the systems {names}; got {baseline!r}")
+    if not judgements or not measures:
+        raise InvalidInputError(
+            f"there must be at least one judged query and one measure; got {len(judgements)} and {len(measures)}"
+        )
+    for one in answers:
+        check_judged(one.found, judgements, one.name)
+        if any(measure.name not in ANSWER_MEASURES for measure in measures):
+            check_known(one.found, judgements, corpus, repr(one.name))
+
+
+def _corrected(
+    p: Mapping[tuple[str, Measure], float], baseline: str, groups: Sequence[str] | None
+) -> dict[tuple[str, Measure], float]:
+    """Return p-values, by system and measure, after Holm's correction within families of tests.
+
+    All McNemar tests are one family, and the other tests of each measure are one family. The baseline and NaN values
+    are in no family.
+    """
+    families: dict[object, list[tuple[str, Measure]]] = {}
+    for key, value in p.items():
+        if key[0] != baseline and not np.isnan(value):
+            families.setdefault(MCNEMAR if _test(key[1], groups) == MCNEMAR else key[1], []).append(key)
+    out = dict(p)
+    for family in families.values():
+        out |= zip(family, holm([p[key] for key in family]).tolist(), strict=True)
+    return out
 
 
 def _mean(column: FloatArray) -> float:

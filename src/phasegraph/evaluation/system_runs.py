@@ -8,7 +8,7 @@ from time import perf_counter
 from types import MappingProxyType
 
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.experiment import Answers
+from phasegraph.evaluation.experiment import Answers, check_names
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.evaluation.splits import parts_by
 from phasegraph.evaluation.systems import System
@@ -41,9 +41,7 @@ def run_systems(
     InvalidInputError
         If there is no system, or two systems have the same name.
     """
-    names = [system.name for system in systems]
-    if not names or len(set(names)) != len(names):
-        raise InvalidInputError(f"give at least one system, each with a unique name; got {names}")
+    check_names([system.name for system in systems])
     known = dict(runs or {})
     answers: list[Answers] = []
     left_out: list[str] = []
