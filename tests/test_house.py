@@ -64,9 +64,11 @@ INSIDE = {
     "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "merging", "corpus", "chroma"],
     "evaluation": [
         "judgements", "corpus_files", "query_files", "datasets", "own_questions", "natural_questions", "runs",
-        "significance", "measures", "splits", "triple_facts", "source_runs", "experiment", "peers", "abstention",
-        "tuning", "calibrated_system", "answering", "predicted_answers", "protocol", "recommendation", "report",
-        "ablation", "retrievers", "comparison",
+        "significance", "measures", "splits", "triple_facts", "published_walks", "source_runs", "systems",
+        "experiment", "system_runs", "peers", "abstention", "calibrated_pipeline", "learned_weights",
+        "configurations", "tuning", "tuned_confidence", "calibrated_system", "answering", "predicted_answers",
+        "protocol", "recommendation", "report_page", "report", "ablation", "judged_questions", "retriever_runs",
+        "passage_matching", "retrievers", "comparison",
     ],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [
