@@ -232,14 +232,61 @@ def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing
     (files / "t.csv").write_text("name,text\nx,Ed wrote to Flo.\ny,Flo sang.\n")
     assert sync(files)["t.csv"] == 2
     (files / "t.csv").write_text("name,text\n" + '"' + "x" * 200_000)
-    (files / "a.md").write_text("")
     documents = sync(files)
-    assert capsys.readouterr().out.count("skipped 1 file") == 2
-    assert {"t.csv", "a.md"} <= documents.keys()
+    assert "skipped 1 file" in capsys.readouterr().out
+    assert "t.csv" in documents
     for one in ("a.md", "b.txt", "t.csv", "deep/c.jsonl"):
         (files / one).unlink()
     assert sync(files, code=1) == documents
     assert re.search(r"contains no files.*out was not changed.*add --allow-empty", capsys.readouterr().err)
+
+
+def test_the_passages_of_an_emptied_file_and_of_a_link_are_deleted(files: Path, capsys: Any) -> None:
+    (files / "d.txt").write_text("Di wrote to Ed.")
+    (files / "e.md").write_text("Ed slept.")
+    documents = sync(files)
+    (files / "a.md").write_text(" \n")
+    (files / "deep" / "c.jsonl").write_text("")
+    (files / "d.txt").rename("d.txt")
+    (files / "d.txt").symlink_to(Path("d.txt").absolute())
+    capsys.readouterr()
+    assert sync(files) == {"b.txt": 1, "e.md": 1}
+    said = capsys.readouterr().out
+    assert "skipped 1 file: links are not followed (d.txt)" in said
+    assert "skipped 2 files: the file contains no text (a.md, deep/c.jsonl)" in said
+    assert "3 deleted" in said
+    for one in ("b.txt", "e.md"):
+        (files / one).write_text("")
+    assert sync(files, code=1) == {"b.txt": 1, "e.md": 1}
+    assert "the file contains no text" in (said := capsys.readouterr().err)
+    assert "out was not changed" in said
+    assert sync(files, "--allow-empty") == {}
+    assert len(documents) == 5
+
+
+def test_a_folder_that_cannot_be_opened_keeps_its_passages(files: Path, monkeypatch: Any, capsys: Any) -> None:
+    (files / "deeper.txt").write_text("Di wrote to Ed.")
+    documents = sync(files)
+    (files / "deeper.txt").unlink()
+    del documents["deeper.txt"]
+    plain, closed = os.scandir, "deep"
+
+    def refused(path: Any) -> Any:
+        if Path(path).name == closed:
+            raise OSError(5, "Input/output error", os.fspath(path))
+        return plain(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    capsys.readouterr()
+    for more in ([], ["--allow-empty"]):
+        assert sync(files, *more) == documents
+        said = capsys.readouterr().out
+        assert said.count("skipped 1 folder: the folder cannot be opened: Input/output error (deep/)") == 1
+    for one in ("a.md", "b.txt"):
+        (files / one).unlink()
+    assert sync(files, "--allow-empty") == {"deep/c.jsonl": 1}
+    closed = files.name
+    assert sync(files, "--allow-empty", code=1) == {"deep/c.jsonl": 1}
 
 
 @pytest.mark.usefixtures("in_this_process")

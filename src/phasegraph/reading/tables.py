@@ -48,7 +48,7 @@ def read_jsonl(name: str, data: bytes) -> list[Passage]:
     """
     file = Path(name)
     rows = list(objects_in(file, texts_in(file, io.BytesIO(data))))
-    if not rows or not (rows[0][1].get("id") in (None, "") or isinstance(rows[0][1]["id"], bool)):
+    if rows and not (rows[0][1].get("id") in (None, "") or isinstance(rows[0][1]["id"], bool)):
         return list(passages_in(file, [(line, with_metadata(row)) for line, row in rows]))
     return list(_rows(name, (row for _, row in rows)))
 
