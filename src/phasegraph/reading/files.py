@@ -207,9 +207,9 @@ def read_files(path: str | Path, *, progress: Progress | None = None, without: C
 
     Notes
     -----
-    Hidden files, links, and files that a ``.phasegraphignore`` excludes are left out. So are pipes, sockets, devices and
-    the folders ``node_modules``, ``__pycache__``, ``__MACOSX`` and ``site-packages``. A ``.phasegraphignore`` has the
-    syntax of ``.gitignore`` and applies to its folder and all folders below. Archives in a folder are read, but
+    Hidden files, links, and files that a ``.phasegraphignore`` excludes are left out, as are pipes, sockets, devices
+    and the folders ``node_modules``, ``__pycache__``, ``__MACOSX`` and ``site-packages``. A ``.phasegraphignore`` has
+    the syntax of ``.gitignore`` and applies to its folder and all folders below. Archives in a folder are read, but
     archives in archives are skipped. If the first line of a JSONL file has an ``id``, each line is a passage. All other
     files are cut into passages.
     """
