@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from pyarrow.parquet import write_table
 from tests.repeats import EXHAUSTIVE
 
 from langchain_phasegraph import PhaseGraphRetriever
@@ -320,6 +322,30 @@ def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_a
     assert "Babbage" in capsys.readouterr().out
     whole = GraphIndex.build([one for one in opened(Path("out")).records.values()])
     assert whole.graph.entities == opened(Path("out")).graph.entities
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_answers_to_a_file_of_questions_say_that_they_used_no_vectors(files: Path, capsys: Any) -> None:
+    sync(files, "--embedder", "sync_models:one")
+    Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
+    write_table(pa.table({"id": ["1"], "text": ["Who?"], "embedding": [[1.0] * 16]}), "embedded.parquet")
+    write_table(pa.table({"id": ["1"], "text": ["Who?"]}), "asked.parquet")
+    told = {}
+    for asked in ("asked.jsonl", "asked.parquet", "embedded.parquet"):
+        assert main(["retrieve", "out", asked, "--out", "run.jsonl"]) == 0
+        told[asked] = "--embedder also uses the embeddings of the index" in " ".join(capsys.readouterr().out.split())
+    assert told == {"asked.jsonl": True, "asked.parquet": True, "embedded.parquet": False}
+    assert main(["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", "--embedder", "sync_models:one"]) == 0
+    assert "uses the embeddings" not in capsys.readouterr().out
+
+
+def test_an_interrupted_command_says_so(files: Path, monkeypatch: Any, capsys: Any) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FileSync, "sync", interrupted)
+    sync(files, code=130)
+    assert capsys.readouterr().err == "phasegraph: interrupted\n"
 
 
 def test_a_table_is_a_document_whose_rows_keep_their_ids(files: Path, capsys: Any) -> None:

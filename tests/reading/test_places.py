@@ -52,11 +52,13 @@ LINK = "a link"
 MEMBERS = {"docs/a.md": "# Ada\nShe met Bo.", "docs/.hidden.md": "no", "docs/pic.png": "no"}
 
 
-def test_a_notebook_is_skipped_with_the_command_that_converts_it(tmp_path) -> None:
+def test_a_notebook_and_a_parquet_file_are_skipped_with_the_command_that_reads_them(tmp_path) -> None:
     (tmp_path / "a.ipynb").write_text("{}")
     (tmp_path / "b.md").write_text("Ada met Bo.")
-    (note,) = read_files(tmp_path).notes()
-    assert "jupyter nbconvert --to markdown" in note
+    (tmp_path / "c.parquet").write_bytes(b"PAR1")
+    notebook, parquet = read_files(tmp_path).notes()
+    assert "jupyter nbconvert --to markdown" in notebook
+    assert "phasegraph index FILE --engine local" in parquet
 
 
 def test_a_folder_is_read_in_order_without_hidden_files_and_links(tmp_path) -> None:

@@ -67,8 +67,11 @@ _OTHER = "no reader for this kind of file"
 _EMPTY, _LINK, _SPECIAL = "the file contains no text", "links are not followed", "it is not a regular file"
 _WITHOUT_TEXT = frozenset((_EMPTY, _LINK, _SPECIAL))
 """The reasons that say that a path contains no text for phasegraph; the other reasons say that it cannot be read."""
-_CONVERTED = {".ipynb": "a notebook has no reader: convert it with jupyter nbconvert --to markdown"}
-"""For kinds of files without a reader: the reason, with the command that converts the file."""
+_CONVERTED = {
+    ".ipynb": "a notebook has no reader: convert it with jupyter nbconvert --to markdown",
+    ".parquet": "a Parquet file is read alone: phasegraph index FILE --engine local",
+}
+"""For kinds of files without a reader: the reason, with the command that converts or reads the file."""
 _NAMED = 5
 
 
