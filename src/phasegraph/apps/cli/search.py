@@ -147,8 +147,8 @@ def run(folder: Path, question: str, k: int, embedder: str | None, group_by: str
     to = write_json(state, json_to)
     lacking = "the folder has none" if graph_in(index).embeddings is None else "they need --embedder"
     show(result, passages, question, to, lacking)
-    if embed is None and (said := unused_embeddings(index, made_by)):
-        to.print(f"  {said}")
+    if embed is None and (unused := unused_embeddings(index, made_by)):
+        to.print(f"  {unused}")
 
 
 def unused_embeddings(index: GraphIndex | ChunkGraph, made_by: ModelIdentity | None) -> str:
