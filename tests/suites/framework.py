@@ -231,6 +231,10 @@ class FrameworkSuite(ManualTime):
         """Delete a passage from a store of the framework."""
         raise NotImplementedError
 
+    def add(self, store: Any, document: Any) -> None:
+        """Add a passage to a store of the framework."""
+        raise NotImplementedError
+
     def fuser(self, **options: Any) -> Any:
         """Create the object that fuses lists and returns `k` hits."""
         raise NotImplementedError
@@ -1297,6 +1301,42 @@ class FrameworkSuite(ManualTime):
                 assert len(found) == 8
                 assert "p3" not in ids_of(found)
                 assert all(hit.text for hit in found)
+
+    @pytest.mark.filterwarnings("ignore:'graph' has")
+    def test_a_passage_that_was_overwritten_in_the_store_is_answered_in_its_present_form(self, real_store: Any) -> None:
+        held = [self.document(f"p{row}", f"text of p{row}") for row in range(9)]
+        sources = {"vector": SourceSpec(retriever=real_store, fetch_k=1), "graph": self.graph(held)}
+        for number, retriever in enumerate((self.retriever(k=9, **sources), self.retriever(k=9, **sources))):
+            for name in ("p0", "p3"):  # the source of the store finds p0, and p3 is looked up
+                self.delete(real_store, name)
+                self.add(real_store, self.document(name, f"corrected {number} text of {name}", page=number))
+            with pytest.warns(PhasegraphWarning, match="'graph': 2 of 9 hits changed in the store.* in this source"):
+                result = retriever.explain("text of p3")
+            assert any(note.startswith("2 of 9 hits changed in the store") for note in result.reports[0].notes)
+            for found in self.both(retriever, "text of p3"):
+                texts = {hit.id: hit.text for hit in found}
+                assert texts["p0"] == f"corrected {number} text of p0"
+                assert texts["p3"] == f"corrected {number} text of p3"
+                assert texts["p4"] == "text of p4"
+                assert {hit.metadata["page"] for hit in found if hit.id in ("p0", "p3")} == {number}
+
+    def test_the_present_metadata_of_a_store_decide_whether_a_passage_matches_the_filter(self) -> None:
+        def documents(team: str) -> list[Any]:
+            return [self.document(f"p{row}", f"text of p{row}", team=team, old=row, page=row) for row in range(9)]
+
+        store, graph = self.store(documents("red")), self.graph(documents("red"))
+        sources = {"vector": SourceSpec(retriever=store, fetch_k=1), "graph": graph}
+        red, blue = (self.retriever(k=9, **sources, **self.only(team=team)) for team in ("red", "blue"))
+        assert len(self.ask(red, "text of p3")) == 9
+        self.delete(store, "p3")
+        self.add(store, self.document("p3", "text of p3", team="blue", page=3))
+        with pytest.warns(PhasegraphWarning, match="'graph': 1 of 9 hits changed in the store"):
+            found = self.ask(red, "text of p3")
+        for answer in (found, *self.both(red, "text of p3")):
+            assert [hit.id for hit in answer if hit.id == "p3" or hit.metadata["team"] != "red"] == []
+            assert len(answer) == 8
+        for answer in self.both(blue, "text of p3"):
+            assert [(hit.id, hit.metadata) for hit in answer] == [("p3", {"team": "blue", "page": 3})]
 
     def test_a_graph_of_a_part_of_a_store_is_no_reason_for_a_warning(self, real_store: Any) -> None:
         graph = self.graph([self.document(f"p{row}", f"text of p{row}") for row in range(8)])

@@ -19,7 +19,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
 from langchain_phasegraph.base import CheckedRetriever, configured_by
-from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
+from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import Wanted, check_filter, filter_of, joined, matches, only_matching
 from langchain_phasegraph.restricted_search import bm25_within, is_bm25
@@ -65,6 +65,8 @@ class RetrieverSource(WrappedSource):
     spec : SourceSpec
         The retriever with the user's settings for it.
     """
+
+    access = ACCESS
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
         self.runnable = as_runnable(spec.retriever)

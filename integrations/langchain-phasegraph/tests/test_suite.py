@@ -117,6 +117,9 @@ class TestLangChain(FrameworkSuite):
     def delete(self, store, name):
         store.delete([name])
 
+    def add(self, store, document):
+        store.add_documents([document])
+
     def fuser(self, **options):
         return fuse_lists(**options)
 

@@ -131,6 +131,9 @@ class TestLlamaIndex(FrameworkSuite):
         else:
             store.delete_nodes([name])
 
+    def add(self, store, document):
+        store.insert_nodes([document])
+
     def fuser(self, k=None, **options):
         return PhaseGraphPostprocessor(top_n=k, **options)
 

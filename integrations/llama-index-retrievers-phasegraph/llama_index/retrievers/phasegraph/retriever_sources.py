@@ -14,6 +14,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import as_node, ranking_of, reader_of, unpack
+from llama_index.retrievers.phasegraph.embedding import access_of
 from llama_index.retrievers.phasegraph.filters import bm25_ids, is_bm25, joined, matching_rows, narrowed, only_matching
 from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriever, as_retriever
 from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
@@ -62,6 +63,8 @@ TAG = "phasegraph_source"
 
 class RetrieverSource(WrappedSource):
     """A LlamaIndex retriever as a source of the core, which serves all calls of the fused retriever."""
+
+    access = access_of()
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
         given = adapted(spec.retriever)
