@@ -100,8 +100,11 @@ class CheckedRetriever(BaseRetriever):
         """Take over the state that `checked` computed, a validated copy in which field `name` has its new value."""
         raise NotImplementedError
 
-    def whole_filter(self) -> Mapping[str, Any] | None:
-        """Return the retriever's own filter, which applies in addition to the filter of a call; None if not set."""
+    def whole_filter(self, config: RunnableConfig | None = None) -> Mapping[str, Any] | None:
+        """Return the retriever's own filter in a call with `config`; None if it has none.
+
+        It applies in addition to the filter of the call.
+        """
         own = getattr(self, "filter", None)
         return None if own is None else check_filter(own)
 

@@ -14,7 +14,6 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
@@ -22,6 +21,7 @@ from langchain_phasegraph.base import CheckedRetriever, configured_by
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import Wanted, check_filter, filter_of, joined, matches, only_matching
+from langchain_phasegraph.own_filters import filter_within, may_filter
 from langchain_phasegraph.restricted_search import bm25_within, is_bm25
 from langchain_phasegraph.runnables import (
     FunctionRetriever,
@@ -34,8 +34,7 @@ from langchain_phasegraph.runnables import (
     leaves,
     overrides,
 )
-from langchain_phasegraph.scored_search import BOUND_FILTER, MEMBERSHIP_ONLY, ScoredVectorStoreRetriever
-from langchain_phasegraph.store_filters import NARROWS, own_filter
+from langchain_phasegraph.scored_search import MEMBERSHIP_ONLY, ScoredVectorStoreRetriever
 from phasegraph import InvalidInputError, Ranking
 from phasegraph.retrieval import (
     AnySource,
@@ -81,10 +80,7 @@ class RetrieverSource(WrappedSource):
             isinstance(one, EntityGraphRetriever | FunctionRetriever) for one in asked
         )
         self.has_texts = any(isinstance(one, EntityGraphRetriever) and one.lookup.kind != "none" for one in asked)
-        self._may_filter = bool(bound_filters(self.runnable) or self._bound_words()) or any(
-            hasattr(one, "search_kwargs") or isinstance(one, CheckedRetriever | ScoredVectorStoreRetriever)
-            for one in asked
-        )
+        self._may_filter = may_filter(self.runnable)
         held: list[str] = []
         for leaf in cast("list[Any]", asked) if self.has_own_ids else ():
             if is_bm25(leaf):
@@ -108,41 +104,17 @@ class RetrieverSource(WrappedSource):
             leaf._remodelled(model)
             self.embeddings = model
 
-    def own_filter(self) -> Wanted | None:
-        """Return the filter that the source applies in every call; None if the source has no filter.
-
-        The filter is in the search arguments, the bound arguments or the field `filter`.
-        """
+    def own_filter(self, config: RunnableConfig | None = None) -> Wanted | None:
+        """Return the filter that the source applies in a call with `config`; None if the source has no filter."""
         if not self._may_filter:
             return None
-        found: list[Mapping[str, Any] | None] = [check_filter(one) for one in bound_filters(self.runnable)]
-        bound = self._bound_words()
         try:
-            for leaf in cast("list[Any]", self._leaves):
-                inner = leaf._inner if isinstance(leaf, ScoredVectorStoreRetriever) else leaf
-                for one in (getattr(inner, "search_kwargs", None), bound):
-                    if one and not NARROWS.isdisjoint(one):
-                        found.append(own_filter(getattr(inner, "vectorstore", None), one))
-                if isinstance(inner, CheckedRetriever) and (own := inner.whole_filter()) is not None:
-                    found.append(own)
+            return filter_within(self.runnable, config or {})
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"source {self.name!r} has its own filter, which other sources cannot apply: {error}; give "
                 "filter= to the fused retriever instead"
             ) from error
-        return joined(*found) if found else None
-
-    def _bound_words(self) -> dict[str, Any]:
-        """Return search arguments with the filter that is bound to the source; {} if no filter is bound.
-
-        The filter is in the store's own form.
-        """
-        runnable = self.runnable
-        while isinstance(runnable, RunnableBindingBase):
-            if runnable.kwargs.get(BOUND_FILTER) is not None:
-                return {"filter": runnable.kwargs[BOUND_FILTER]}
-            runnable = runnable.bound
-        return {}
 
     def check_keeps(self, wanted: Wanted, other: str) -> None:
         """Raise InvalidInputError if this source cannot apply `wanted`, which is the filter of the source `other`."""

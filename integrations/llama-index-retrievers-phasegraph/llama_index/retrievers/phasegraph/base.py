@@ -573,8 +573,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         sources = self._now
         if answers and self._required_filter_key is not None:
             check_required(self._required_filter_key, self.whole_filters())
-        own = {name: found for name, one in sources.items() if (found := one.own_filters()) is not None}
-        if not own or len(sources) < 2:
+        several = sources.items() if len(sources) > 1 else ()
+        own = {name: found for name, one in several if (found := one.own_filters()) is not None}
+        if not own:
             return {name: sources[name].bind(bundle) for name in self._engine.asked}
         return {name: self._within_others(name, own).bind(bundle) for name in self._engine.asked}
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Self, cast
 
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
+from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, TransformRetriever
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import MetadataFilters
@@ -120,10 +121,10 @@ class RetrieverSource(WrappedSource):
 
     def own_filters(self) -> MetadataFilters | None:
         """Return the filters that the source always applies; None if it has no filters."""
-        if isinstance(self.whole, OwnRetriever):
-            return self.whole.whole_filters()
-        held = getattr(self.whole, "_filters", None)
-        return held if isinstance(held, MetadataFilters) and held.filters else None
+        try:
+            return filters_within(self.whole)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"source {self.name!r} has its own filters: {error}") from error
 
     def look_up(self) -> Lookup | None:
         """Return a lookup of nodes by id in the source's store.
@@ -295,3 +296,25 @@ class _Call(SourceCall):
 def _without_text(ranking: Ranking) -> list[str]:
     """Return the ids of passages that are known only by their triples."""
     return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)]
+
+
+def filters_within(retriever: Any) -> MetadataFilters | None:
+    """Return the filters that a retriever always applies, also if the retrievers in it have them; None without filters.
+
+    Raise InvalidInputError if it merges the lists of retrievers with different filters.
+    """
+    if isinstance(retriever, OwnRetriever):
+        return retriever.whole_filters()
+    if isinstance(retriever, QueryFusionRetriever):
+        found = [filters_within(one) for one in retriever._retrievers]
+        if any(one != found[0] for one in found):
+            raise InvalidInputError(
+                "the retrievers of QueryFusionRetriever do not have the same filters: give them as sources of their "
+                "own (retrievers={NAME: RETRIEVER, ...}), or give filters= to the fused retriever instead"
+            )
+        return found[0] if found else None
+    if isinstance(retriever, AutoMergingRetriever | TransformRetriever):
+        inner: Any = retriever
+        return filters_within(inner._retriever if isinstance(inner, TransformRetriever) else inner._vector_retriever)
+    held = getattr(retriever, "_filters", None)
+    return held if isinstance(held, MetadataFilters) and held.filters else None
