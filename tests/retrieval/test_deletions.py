@@ -11,7 +11,9 @@ from phasegraph.retrieval.identity import text_id
 from phasegraph.retrieval.stages.rewriting import combined
 
 HELD = {f"p{row}": f"text {row}" for row in range(200)}
-FOUND = Ranking("graph", ["p0", "p1", "p2"], [3.0, 2.0, 1.0], payloads=Payloads(["p0", "p1", "p2"], ["text 0", "text 1", "text 2"]))
+FOUND = Ranking(
+    "graph", ["p0", "p1", "p2"], [3.0, 2.0, 1.0], payloads=Payloads(["p0", "p1", "p2"], ["text 0", "text 1", "text 2"])
+)
 
 
 def store(held, asked=None):

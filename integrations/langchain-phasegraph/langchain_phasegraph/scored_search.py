@@ -68,7 +68,7 @@ class _StoreSearch:
         if wanted is None:
             return documents
         kept, limit = only_matching(documents, wanted), self.call.get("k", _DEFAULT_K)
-        if self.arguments.get("k", limit) != limit:
+        if self.arguments.get("k", limit) > limit:
             check_depth(documents, kept, self.arguments["k"], limit)
             kept.dropped = 0  # the search requested more hits, because some hits would not match
         return kept

@@ -388,3 +388,15 @@ def test_retrievers_that_are_merged_with_different_filters_are_refused_beside_an
 
 
 FUNCTION = RunnableLambda(lambda query: documents())
+
+
+@pytest.mark.parametrize("fetch_k", [50, None])
+@pytest.mark.parametrize("store", ["Chroma", "FAISS", "InMemory"])
+async def test_mmr_with_a_k_of_its_own_keeps_the_filter_of_a_call(store, fetch_k, made):
+    own = made[store]().as_retriever(search_type="mmr", search_kwargs={"k": 3})
+    retriever = PhaseGraphRetriever(vector=own, fetch_k=fetch_k)
+    for found in (
+        retriever.invoke(QUERY, filter={"lang": "en"}),
+        await retriever.ainvoke(QUERY, filter={"lang": "en"}),
+    ):
+        assert [one.metadata["lang"] for one in found] == ["en"] * 3
