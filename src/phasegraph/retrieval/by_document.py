@@ -205,6 +205,15 @@ def _taken(one: Given, held: Mapping[str, Mapping[bytes, list[str]]]) -> str | N
     return name
 
 
+def id_of_copy(name: str, document: str, number: int = 0) -> str:
+    """Return an id for a passage of a document if another document has a passage with the id `name`, made from a text.
+
+    `number` distinguishes equal passages of one document.
+    """
+    seed = f"{document}\0{number}\0{name}".encode("utf-8", "surrogatepass")
+    return f"{name}-{blake2b(seed, digest_size=16).hexdigest()}"
+
+
 def free_ids(
     there: Mapping[str, object], removed: Collection[str], given: Sequence[Given], names: Sequence[str]
 ) -> list[str]:
@@ -225,8 +234,7 @@ def free_ids(
     for one, name in zip(given, names, strict=True):
         free = name
         while one.id is None and taken(free):
-            seed = f"{one.document}\0{count[name]}\0{name}".encode("utf-8", "surrogatepass")
-            free = f"{name}-{blake2b(seed, digest_size=16).hexdigest()}"
+            free = id_of_copy(name, one.document, count[name])
             count[name] += 1
         if taken(free):
             raise InvalidInputError(
