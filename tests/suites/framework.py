@@ -1032,6 +1032,22 @@ class FrameworkSuite(ManualTime):
         shown = self.retriever(vector=self.good, evidence_key="phasegraph")
         assert all(set(hit.metadata) == {"phasegraph"} for hit in self.ask(shown))
 
+    def test_a_hit_with_metadata_is_returned_before_a_heavier_hit_without(self) -> None:
+        def rows(query: str) -> list[dict[str, object]]:
+            return [{"id": "x", "text": "Ada met Bo.", "score": 0.5}]
+
+        def full(query: str, title: str = "Ada", text: str = "Ada met Bo.") -> list[Any]:
+            return [self.document("x", text, title=title)]
+
+        for bare in (rows, lambda query: [self.document("x", "Ada met Bo.")]):
+            retriever = self.retriever(retrievers={"a": bare, "b": full}, weights={"a": 2, "b": 1})
+            assert [(hit.text, hit.metadata) for hit in self.ask(retriever)] == [("Ada met Bo.", {"title": "Ada"})]
+        both = self.retriever(retrievers={"a": lambda query: full(query, "A"), "b": full}, weights={"a": 2, "b": 1})
+        assert self.ask(both)[0].metadata == {"title": "A"}
+        others = {"a": bare, "b": lambda query: full(query, text="Cy sang.")}
+        other = self.retriever(retrievers=others, weights={"a": 2, "b": 1})
+        assert self.ask(other)[0].text == "Ada met Bo."
+
     def test_the_passage_of_the_heaviest_source_is_returned_and_another_text_is_warned_of(self) -> None:
         sources = {name: lambda query, name=name: [self.document("x", f"from {name}")] for name in "ab"}
         retriever = self.retriever(retrievers=sources, weights={"a": 1, "b": 2})

@@ -295,7 +295,7 @@ class Call:
         staged = self.stages.are_set
         if staged:
             result = self._with_stage_reports(result)
-        hits = select_hits(result, self.access.text)
+        hits = select_hits(result, self.access)
         result = with_text_warnings(result, hits)
         for step in self.stages.steps if staged else ():
             step.announce()
