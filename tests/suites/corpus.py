@@ -29,6 +29,7 @@ from tests.suites.manual_time import until
 from tests.suites.other_process import started
 
 from phasegraph._support import files
+from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import (
     IntegrityError,
     InvalidInputError,
@@ -264,6 +265,29 @@ class CorpusSuite:
         for name, text, metadata in self.ask(retriever, QUESTIONS[0]):
             assert text == story(int(name[1:]))[1]
             assert metadata["title"] == story(int(name[1:]))[0]
+
+    def test_another_model_is_warned_of_once_and_not_for_the_words(self, tmp_path: Path) -> None:
+        documents = self.documents(range(30))
+        retriever = self.made(documents)
+        retriever.calibrate([f"{one} {number}" for number, one in enumerate(QUESTIONS * 8)], progress=False)
+        retriever.save(tmp_path / "fitted.json")
+        with pytest.warns(PhasegraphWarning, match="calibrated on scores of") as seen:
+            self.made(documents, model=self.model(size=8, name="other"), pipeline=tmp_path / "fitted.json")
+        (said,) = (str(one.message) for one in seen)
+        assert "source 'vector'" in said
+        assert "source 'bm25'" not in said
+
+    def test_a_threshold_of_one_source_is_no_threshold_of_the_others_and_a_warning_says_so_once(self) -> None:
+        with pytest.warns(
+            PhasegraphWarning, match="no threshold for 'bm25' and 'graph'.*unknown_source='reject'"
+        ) as seen:
+            retriever = self.made(self.documents(range(4)), accept={"vector": 9.0})
+        assert len(seen) == 1
+        assert self.ask(retriever, QUESTIONS[0])
+        strict = AcceptancePolicy({"vector": 9.0}, unknown_source="reject")
+        assert self.ask(self.made(self.documents(range(4)), accept=strict), QUESTIONS[0]) == []
+        everywhere = dict.fromkeys(("bm25", "graph", "vector"), 99.0)
+        assert self.ask(self.made(self.documents(range(4)), accept=everywhere), QUESTIONS[0]) == []
 
     def test_changes_equal_a_rebuild_to_the_bit(self, any_place: Path | None, tmp_path: Path) -> None:
         retriever = self.made(self.documents(range(12)), any_place)

@@ -16,6 +16,7 @@ from langchain_core.runnables.config import ensure_config, patch_config, set_con
 from langchain_core.runnables.utils import coro_with_context
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
+from langchain_phasegraph.conversion import check_distinct
 from langchain_phasegraph.filters import FILTER, check_filter, filter_of, with_filter
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError, Result
 from phasegraph.retrieval import (
@@ -72,6 +73,7 @@ class CheckedRetriever(BaseRetriever):
                 super().__init__(**renamed_arguments(fields, type(self).model_fields))
             except ValidationError as error:
                 raise own_error(error, type(self)) from error
+            check_distinct(getattr(self, "score_key", None), getattr(self, "evidence_key", None))
 
         def __setattr__(self, name: str, value: Any) -> None:
             name = new_name(name, type(self).model_fields)

@@ -83,8 +83,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         ``source_2`` and so on. A :class:`SourceSpec` adds a weight, fetch_k, timeout, fields and execution of the
         source.
     k : int, optional
-        Number of documents to return, >= 0; also a keyword argument of ``invoke``. `k` affects neither the scores nor
-        the order. Default: the pipeline's `k`, which is 10 unless you change it.
+        Number of documents to return, >= 0; also a keyword argument of ``invoke``. Up to `fetch_k` (50), `k` affects
+        neither the scores nor the order. Default: the pipeline's `k`, which is 10 unless you change it.
     weights : mapping of str to float, or list of float, optional
         Weight of each source, >= 0, not all 0; a list has the order of the list `retrievers`. `weights` replaces
         ``SourceSpec.weight``. By default, each query gets its own weights, based on how well the sources agree and how

@@ -98,9 +98,9 @@ class RetrieverSource(WrappedSource):
         return leaf.corpus if isinstance(leaf, EntityGraphRetriever) else None
 
     def follow_model(self, corpus: Any, model: Any) -> None:
-        """Replace the source's embedding model by `model` if the source searches `corpus`."""
+        """Replace the source's embedding model by `model` if the source has a model and searches `corpus`."""
         leaf = self._leaves[0]
-        if isinstance(leaf, EntityGraphRetriever) and leaf.corpus is corpus:
+        if isinstance(leaf, EntityGraphRetriever) and leaf.corpus is corpus and self.embeddings is not None:
             leaf._remodelled(model)
             self.embeddings = model
 

@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_stores import listed
 
-from langchain_phasegraph import EntityGraphRetriever, HitFields, PhaseGraphRetriever, SourceSpec
+from langchain_phasegraph import EntityGraphRetriever, HitFields, PhaseGraphRetriever, SourceSpec, fuse_lists
 from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
 
 ONE = {"vector": listed("a")}
@@ -146,3 +146,19 @@ def test_a_retriever_that_cannot_filter_is_told_how_it_can():
     retriever = PhaseGraphRetriever(graph=Walk())
     with pytest.raises(InvalidInputError, match=r"or let _get_relevant_documents .* accept filter="):
         retriever.invoke("q", filter={"lang": "en"})
+
+
+def test_a_score_and_evidence_under_one_key_are_an_error_when_the_retriever_is_made():
+    held = [Document("Ada met Bo.", id="a")]
+    same = {"score_key": "why", "evidence_key": "why"}
+    for make in (
+        lambda **keys: PhaseGraphRetriever(**ONE, **keys),
+        lambda **keys: EntityGraphRetriever.from_documents(held, **keys),
+        fuse_lists,
+    ):
+        with pytest.raises(InvalidInputError, match="must be different metadata keys; got 'why' twice"):
+            make(**same)
+    retriever = PhaseGraphRetriever(**ONE, evidence_key="why")
+    with pytest.raises(InvalidInputError, match="must be different"):
+        retriever.score_key = "why"
+    assert retriever.score_key is None
