@@ -1006,6 +1006,16 @@ class CorpusSuite:
                 retriever.delete(**wrong)
         assert len(retriever.ids()) == 2
 
+    def test_too_few_documents_for_k_are_warned_of_once_if_the_sources_have_more_hits(self) -> None:
+        small = {f"s{row}": [f"Ada saw Cy {row}."] for row in range(4)}
+        pages = self.pages(big=[f"Ada met Bo {row}." for row in range(60)], **small)
+        retriever = self.made(pages, group_by="source", k=5)
+        with pytest.warns(PhasegraphWarning, match=r"document.*, but k=5\. 'bm25'.*best 50 hits: .*raise fetch_k"):
+            assert len(self.ask(retriever, "Who met Bo?")) < 5
+        assert "raise fetch_k" in retriever.explain("Who met Bo?").warnings[-1]
+        assert len(self.ask(self.made(pages, group_by="source", k=5, fetch_k=100), "Who met Bo?")) == 5
+        assert len(self.ask(self.made(self.pages(**small), group_by="source", k=9), "Who saw Cy?")) == 4
+
     def test_the_passages_of_a_document_count_once(self, place: Path | None) -> None:
         pages = self.pages(a=["Ada met Bo.", "Ada met Bo in Oslo."], b=["Bo met Ada."], c=["Dee slept."])
         retriever = self.made(pages, place, group_by="source")

@@ -262,7 +262,8 @@ class Notices:
     """The checks of a retriever's answers that warn once, for example for each pair of sources, and not in every call.
 
     `shared_ids` are the warnings about ids that name different texts in several sources. `fetch_k` are the
-    warnings about numbers of results that the sources cannot give.
+    warnings about numbers of results that the sources cannot give. `few_groups` is the warning that an answer has too
+    few documents.
     """
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
@@ -271,4 +272,5 @@ class Notices:
     id_overlap: IdOverlapWarning = field(default_factory=IdOverlapWarning)
     lost_weight: LostWeightWarning = field(default_factory=LostWeightWarning)
     group_key: GroupKeyWarning = field(default_factory=GroupKeyWarning)
+    few_groups: Once = field(default_factory=Once)
     guard: DeadlineGuard = field(default_factory=DeadlineGuard)
