@@ -340,4 +340,9 @@ def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
         if inspect.iscoroutine(answer):
             answer.close()  # otherwise Python warns that it was never awaited
         raise MalformedAnswerError(f"a retriever must return a list of {hits}, {EXPECTED}; got {said}")
+    if hasattr(answer, "columns"):  # iterating over a table gives its column names
+        raise MalformedAnswerError(
+            f"a retriever must return a list of {hits} or rows; got a {type(answer).__name__}: return its rows as dicts "
+            "(pandas: table.to_dict('records'), polars: table.to_dicts())"
+        )
     return drained(answer)
