@@ -1006,6 +1006,18 @@ class CorpusSuite:
                 retriever.delete(**wrong)
         assert len(retriever.ids()) == 2
 
+    def test_an_id_that_moved_to_another_document_names_the_old_document_and_the_advice_helps(self) -> None:
+        retriever = self.made(
+            [self.document("1", "Ada met Bo.", source="old.md"), self.document("2", "Cy.", source="b")]
+        )
+        moved = [self.document("1", "Ada met Bo.", source="new.md"), self.document("2", "Cy.", source="b")]
+        with pytest.raises(
+            InvalidInputError, match=r"another passage, of document 'old.md'. If .* full=True, or delete"
+        ):
+            retriever.sync(moved)
+        retriever.sync(moved, full=True)
+        assert retriever.documents() == {"new.md": 1, "b": 1}
+
     def test_too_few_documents_for_k_are_warned_of_once_if_the_sources_have_more_hits(self) -> None:
         small = {f"s{row}": [f"Ada saw Cy {row}."] for row in range(4)}
         pages = self.pages(big=[f"Ada met Bo {row}." for row in range(60)], **small)
