@@ -53,7 +53,7 @@ def calibrated(**more):
 COPIED = {
     "readme": fused,
     "calibrated": calibrated,
-    "filters": lambda: calibrated(filters=red(), accept={"vector": 0.2}, k=3),
+    "filters": lambda: calibrated(filters=red(), accept=AcceptancePolicy({"vector": 0.2}), k=3),
     "narrowed": lambda: calibrated().within(red()),
     "graph alone": lambda: fused()._by_name["graph"].retriever,
     "filters over faiss": over_faiss,
