@@ -14,6 +14,7 @@ from tests.suites.framework import FrameworkSuite, Hit, pickled
 
 from llama_index.retrievers import phasegraph
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever, PhaseGraphPostprocessor
+from phasegraph.acceptance import AcceptancePolicy
 
 COLOURS = ("red", "blue")
 
