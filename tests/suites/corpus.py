@@ -566,6 +566,8 @@ class CorpusSuite:
         assert not (tmp_path / "corpus").exists()
         with pytest.raises(InvalidInputError, match="vector_store must be 'flat' or 'chroma'; got 'faiss'"):
             self.made(self.documents([1]), tmp_path / "corpus", vector_store="faiss")
+        with pytest.raises(InvalidInputError, match="vector_store='chroma' needs path="):
+            self.made(self.documents([1]), vector_store="chroma")
         self.vector_store = "flat"
         self.made(self.documents([1, 2]), tmp_path / "corpus")
         assert self.opened(tmp_path / "corpus").ids() == ["d1", "d2"]

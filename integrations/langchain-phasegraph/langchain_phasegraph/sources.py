@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -73,7 +73,7 @@ class RetrieverSource(WrappedSource):
         self.store = getattr(asked[0], "vectorstore", None)
         self.embeddings = asked[0].embeddings if isinstance(asked[0], EntityGraphRetriever) else None
         super().__init__(name, spec.fields, reader_of(name, spec.fields, known_direction(self.store)))
-        self.accepts = frozenset.intersection(*map(accepted_arguments, asked))
+        self.accepts = _accepted_by_all(asked)
         self._dynamic = isinstance(self.runnable, DynamicRunnable)
         self._may_deepen = self._dynamic or any("k" in getattr(type(one), "model_fields", ()) for one in asked)
         self.names_only = self.resolve is None and any(
@@ -173,12 +173,13 @@ class RetrieverSource(WrappedSource):
         `wanted` is the filter of the call; None means no filter. Raise FilterRefusedError if the source cannot apply
         the filter.
         """
-        runnable = self.runnable
+        runnable, accepts = self.runnable, self.accepts
         if self._dynamic:
             prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]
             runnable = as_runnable(prepared)
+            accepts = _accepted_by_all(leaves(runnable))
         keywords: dict[str, Any] = {}
-        if wanted is not None and "filter" in self.accepts:
+        if wanted is not None and "filter" in accepts:
             keywords["filter"] = joined(wanted, *map(check_filter, bound_filters(runnable)))
         elif wanted is not None:
             part = bm25_within(runnable, wanted)
@@ -188,12 +189,17 @@ class RetrieverSource(WrappedSource):
                     "or let _get_relevant_documents (or the function) of the source accept filter="
                 )
             runnable = part
-        if self.accepts:
+        if accepts:
             offered = {"k": limit, "limit": limit, "upstream": upstream}
-            keywords |= {key: value for key, value in offered.items() if key in self.accepts and value is not None}
-        if self._may_deepen and limit is not None and self.accepts.isdisjoint(_OFFERED):
+            keywords |= {key: value for key, value in offered.items() if key in accepts and value is not None}
+        if self._may_deepen and limit is not None and accepts.isdisjoint(_OFFERED):
             runnable = deepened(runnable, limit)
         return runnable, config, keywords
+
+
+def _accepted_by_all(runnables: Sequence[Runnable[str, Any]]) -> frozenset[str]:
+    """Return the arguments among k, limit, upstream and filter that all runnables accept."""
+    return frozenset.intersection(*map(accepted_arguments, runnables))
 
 
 @cache

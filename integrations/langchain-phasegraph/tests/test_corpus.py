@@ -75,7 +75,7 @@ class TestLangChain(CorpusSuite):
         return Counting()
 
     def made(self, documents, path=None, model=None, **fields):
-        fields = {"vector_store": self.vector_store} | fields
+        fields = ({} if path is None else {"vector_store": self.vector_store}) | fields
         return PhaseGraphRetriever.from_documents(documents, model or Hashed(), path=path, **fields)
 
     def opened(self, path, model=None, **fields):

@@ -40,6 +40,7 @@ from phasegraph.retrieval.fitting import check_found, fit_calibrators
 from phasegraph.retrieval.notices import FirstAnswers, Notices, warn_of_thresholds
 from phasegraph.retrieval.source_config import check_names, check_weights, read_pipeline
 from phasegraph.retrieval.source_spec import SourceSpec, check_fetch_k, declared_dependencies
+from phasegraph.retrieval.stages.routing import KeywordRouter
 from phasegraph.retrieval.stages.settings import StageAdapter, Stages
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gatherer
@@ -144,6 +145,8 @@ class FusionEngine:
         adapts = StageAdapter() if adapter is None else adapter
         found = {name: spec.rewriting(name, fetch_k, max_query_length, adapts.rewriter) for name, spec in specs.items()}
         rewritings = {name: rewriting for name, rewriting in found.items() if rewriting is not None}
+        if isinstance(route, KeywordRouter):
+            route.check(specs)
         stages = Stages.of(route, rerank, corrective, rewritings, adapts)
         known = specs if rerank is None else (*specs, RERANK)
         chosen = Chosen(k, checked, _policy(accept, known), selection, strict, group_by)

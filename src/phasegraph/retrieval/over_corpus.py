@@ -189,6 +189,10 @@ class FusedPassages(KeptPassages):
         check_store(vector_store)
         if path is not None:
             check_new(Path(path))
+        elif vector_store != "flat":
+            raise InvalidInputError(
+                f"vector_store={vector_store!r} needs path=: without a folder, all vectors are compared in memory"
+            )
         with on_trial():
             cls._over(sample_corpus(framework.model_of(model)), model, fields if tried is None else tried)
         held = framework.held_by_id(hits)
