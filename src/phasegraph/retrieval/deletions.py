@@ -10,7 +10,7 @@ from phasegraph.errors import warn
 from phasegraph.ranking import SUMMARY_PREFIX, Ranking
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.identity import is_text_id
-from phasegraph.retrieval.payloads import Payloads, hits_of
+from phasegraph.retrieval.payloads import Payloads
 from phasegraph.sources.protocol import Upstream
 
 LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
@@ -18,6 +18,7 @@ LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
 
 _SAMPLE = 64
 _PLAIN = (str, int, float)
+_NONE = type(None)
 _TEXTS = HitAccess()
 _DROPPED = "{gone} of {total} hits dropped: their passages are not in the store"
 _OF_SOURCE = (
@@ -127,8 +128,7 @@ class Deletions:
         present: dict[str, Any] = {}
         for other in reversed(seen):
             if isinstance(other.payloads, Payloads):
-                hits = zip(ranking.ids, hits_of(other.payloads, ranking.ids), strict=True)
-                present |= {one: hit for one, hit in hits if hit is not None and not is_text_id(one)}
+                present |= other.payloads.all_by_id()
         asked = False
         for name, look_up in self._stores.items():
             if not left:
@@ -148,8 +148,8 @@ class Deletions:
                 left = []
                 break
             asked = True
-            present |= {one: hit for one in left if (hit := held.get(one)) is not None}
-            left = [one for one in left if one not in present]
+            present.update(held)
+            left = [one for one in left if held.get(one) is None]
         if asked and left:
             ranking = self.counted(ranking.without(frozenset(left)), len(left), notes)
         return self._renewed(ranking, present, notes, passes)
@@ -163,30 +163,49 @@ class Deletions:
         store. A passage therefore counts as changed if its text or the value of a common key differs, or if only its
         old form matches the filter.
         """
-        text, metadata = self._access.text, self._access.metadata
+        if not present or not isinstance(ranking.payloads, Payloads):
+            return ranking
+        hits = ranking.payloads.all_by_id()
+        names = list(hits.keys() & present.keys())
+        before, after = list(map(hits.__getitem__, names)), list(map(present.__getitem__, names))
+        if self._are_equal(before, after):
+            return ranking
         changed: dict[str, Any] = {}
         gone = set[str]()
-        for one, hit in zip(ranking.ids, hits_of(ranking.payloads, ranking.ids), strict=True):
-            now = present.get(one)
-            if now is None or hit is None or now is hit:
-                continue
-            same, was, new = text(hit) == text(now), metadata(hit), metadata(now)
-            if same and was == new:
+        for one, hit, now in zip(names, before, after, strict=True):
+            if hit is None or now is None or is_text_id(one) or self._are_equal([hit], [now]):
                 continue
             if passes is not None and not passes(now):
                 gone.add(one)
-            elif not same or any(_differ(value, new[key]) for key, value in was.items() if key in new):
+            elif self._differ(hit, now):
                 changed[one] = now
         if not gone and not changed:
             return ranking
         said = _CHANGED.format(changed=len(gone) + len(changed), total=len(ranking))
         notes.append(said)
         self._warn(self._changed, said)
-        payloads = ranking.payloads
         kept = ranking.without(gone) if gone else ranking
-        hits = [changed.get(one, payloads.get(one)) for one in kept.ids]
-        evidence = getattr(payloads, "evidence", payloads)
-        return replace(kept, payloads=Payloads(kept.ids, hits, evidence), reason=kept.reason if len(kept) else said)
+        renewed = [changed.get(one, hits.get(one)) for one in kept.ids]
+        payloads = Payloads(kept.ids, renewed, ranking.payloads.evidence)
+        return replace(kept, payloads=payloads, reason=kept.reason if len(kept) else said)
+
+    def _are_equal(self, before: Sequence[Any], after: Sequence[Any]) -> bool:
+        """Return True if all texts and metadata are equal; the loops run in C, because most calls only get here."""
+        if _NONE in {*map(type, before), *map(type, after)}:
+            return False
+        text, metadata = self._access.text, self._access.metadata
+        return list(map(text, before)) == list(map(text, after)) and list(map(metadata, before)) == list(
+            map(metadata, after)
+        )
+
+    def _differ(self, before: Any, after: Any) -> bool:
+        """Return True if the text or a plain value under a common metadata key differs; a store may convert types."""
+        old, new = self._access.metadata(before), self._access.metadata(after)
+        values = [(old[key], new[key]) for key in old.keys() & new.keys()]
+        return self._access.text(before) != self._access.text(after) or any(
+            isinstance(was, _PLAIN) and isinstance(now, _PLAIN) and was != now and str(was) != str(now)
+            for was, now in values
+        )
 
     def without(self, ranking: Ranking, gone: Collection[str], notes: list[str]) -> Ranking:
         """Return the ranking without the hits whose ids are in `gone`; add a note, and warn once.
@@ -222,9 +241,3 @@ class Deletions:
         if text not in self._warned:
             self._warned.add(text)
             warn(text.format(source=self._source, said=said, example=example))
-
-
-def _differ(old: object, new: object) -> bool:
-    """Return True if two plain values of a metadata key differ; a store may convert other values, and the types."""
-    plain = isinstance(old, _PLAIN) and isinstance(new, _PLAIN)
-    return plain and old != new and str(old) != str(new)
