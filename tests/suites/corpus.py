@@ -553,6 +553,10 @@ class CorpusSuite:
             self.made(self.documents([1]), tmp_path)
         assert [one.name for one in tmp_path.iterdir()] == ["mine.txt"]
 
+    def test_an_index_of_vectors_needs_a_folder(self) -> None:
+        with pytest.raises(InvalidInputError, match="vector_store='chroma' needs path="):
+            self.made(self.documents([1]), vector_store="chroma")
+
     def _without_chroma(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("chromadb", "langchain_chroma", "llama_index.vector_stores.chroma"):
             monkeypatch.setitem(sys.modules, name, None)
@@ -566,8 +570,6 @@ class CorpusSuite:
         assert not (tmp_path / "corpus").exists()
         with pytest.raises(InvalidInputError, match="vector_store must be 'flat' or 'chroma'; got 'faiss'"):
             self.made(self.documents([1]), tmp_path / "corpus", vector_store="faiss")
-        with pytest.raises(InvalidInputError, match="vector_store='chroma' needs path="):
-            self.made(self.documents([1]), vector_store="chroma")
         self.vector_store = "flat"
         self.made(self.documents([1, 2]), tmp_path / "corpus")
         assert self.opened(tmp_path / "corpus").ids() == ["d1", "d2"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Self, cast
 
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
@@ -15,14 +16,13 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import as_node, ranking_of, reader_of, unpack
-from llama_index.retrievers.phasegraph.embedding import access_of
 from llama_index.retrievers.phasegraph.filters import bm25_ids, is_bm25, joined, matching_rows, narrowed, only_matching
 from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriever, as_retriever
 from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
 from llama_index.retrievers.phasegraph.lookup import Lookup
 from llama_index.retrievers.phasegraph.method_replacements import deleted_nodes
 from llama_index.retrievers.phasegraph.node_limits import part_of
-from llama_index.retrievers.phasegraph.nodes import TripleNode
+from llama_index.retrievers.phasegraph.nodes import TripleNode, text_of
 from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriever
 from llama_index.retrievers.phasegraph.prepared_retriever import prepared
 from llama_index.retrievers.phasegraph.property_graph import (
@@ -42,6 +42,7 @@ from llama_index.retrievers.phasegraph.retriever_traits import (
 from phasegraph import InvalidInputError, Ranking
 from phasegraph.retrieval import (
     AnySource,
+    HitAccess,
     MalformedAnswerError,
     Nearest,
     Payloads,
@@ -65,7 +66,7 @@ TAG = "phasegraph_source"
 class RetrieverSource(WrappedSource):
     """A LlamaIndex retriever as a source of the core, which serves all calls of the fused retriever."""
 
-    access = access_of()
+    access = HitAccess(text_of, attrgetter("metadata"))  # without the id of the document, which takes long to find
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
         given = adapted(spec.retriever)
