@@ -161,7 +161,7 @@ class Deletions:
 
         `present` maps ids to the hits of the stores. A store may add metadata, or leave out metadata that it cannot
         store. A passage therefore counts as changed if its text or the value of a common key differs, or if only its
-        old form matches the filter.
+        old form matches the filter. A store without the text does not change the hit.
         """
         if not present or not isinstance(ranking.payloads, Payloads):
             return ranking
@@ -177,7 +177,7 @@ class Deletions:
                 continue
             if passes is not None and not passes(now):
                 gone.add(one)
-            elif self._differ(hit, now):
+            elif self._access.text(now) and self._differ(hit, now):
                 changed[one] = now
         if not gone and not changed:
             return ranking
