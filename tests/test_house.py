@@ -79,9 +79,10 @@ INSIDE = {
         "workers", "breaker", "protocol", "steps", "settings", "source_state", "source_task", "gathering", "gatherer",
     ],
     "retrieval": [
-        "attempts", "once", "identity", "payloads", "notes", "joining", "deletions", "additions", "directions",
+        "attempts", "once", "identity", "payloads", "notes", "joining", "access", "deletions", "additions",
+        "directions",
         "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
-        "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading", "access",
+        "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading",
         "filters", "faiss_rows", "wrapped", "nearest", "plain_hits", "stages", "answer", "notices", "driver",
         "routed_search", "correction", "call", "fitting", "engine", "lists", "by_document", "framework", "filter_types",
         "indexing", "new_folder", "kept", "plain_filters", "passage_folder", "parents", "graph_search", "over_corpus",

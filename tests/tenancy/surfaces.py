@@ -310,6 +310,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             (
                 "langchain_phasegraph/filters",
+                "langchain_phasegraph/own_filters",
                 "langchain_phasegraph/restricted_search",
                 "langchain_phasegraph/store_filters",
                 "llama_index/retrievers/phasegraph/filters",
@@ -332,7 +333,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/retrieval/additions",
             "phasegraph/retrieval/directions",
             "phasegraph/retrieval/filter_types",
-            "phasegraph/retrieval/fingerprints",
+            "phasegraph/retrieval/call",
             "phasegraph/retrieval/engine",
             "phasegraph/retrieval/framework",
             "phasegraph/retrieval/kept",

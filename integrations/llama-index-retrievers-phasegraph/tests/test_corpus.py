@@ -82,7 +82,7 @@ class TestLlamaIndex(CorpusSuite):
         return Counting()
 
     def made(self, documents, path=None, model=None, **fields):
-        fields = {"vector_store": self.vector_store} | fields
+        fields = ({} if path is None else {"vector_store": self.vector_store}) | fields
         return CalibratedFusionRetriever.from_nodes(documents, model or Hashed(), path=path, **fields)
 
     def opened(self, path, model=None, **fields):
