@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -132,10 +133,19 @@ def test_an_integer_is_the_id_of_a_line_and_true_is_not(tmp_path) -> None:
 def test_a_row_with_more_cells_than_columns_is_an_error_unless_they_are_blank(tmp_path) -> None:
     (passage,) = read(tmp_path, "a.csv", "more,text\nPump,A pump., ,\n")
     assert (passage.text, passage.metadata["more"]) == ("A pump.", "Pump")
-    text = 'name,text\nPump,"A\npump."\nValve,A valve, of brass.\n'
-    said = r"a\.csv:4: the row has 3 cells, but the first line names 2 columns; put a cell that contains ',' in quotes"
+    text = 'note,text,note\nPump,"A\npump."\nValve,A valve, of brass., old\n'
+    said = r"a\.csv:4: the row has 4 cells, but the first line names 3 columns; put a cell that contains ',' in quotes"
     with pytest.raises(InvalidInputError, match=said):
         read(tmp_path, "a.csv", text)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_quotes_and_separators_in_texts_do_not_change_the_columns_of_a_table(tmp_path, separator) -> None:
+    texts = ["The 'big' pump, of brass.", "Some; text | and; more.", *["A pump."] * 1000, 'A 5" pipe, of "brass".']
+    table = io.StringIO(newline="")
+    rows = [["name", "a, b; c", "text"], *(["Pump", "", text] for text in texts)]
+    csv.writer(table, delimiter=separator).writerows(rows)
+    assert [one.text for one in read(tmp_path, "a.csv", table.getvalue())] == texts
 
 
 @pytest.mark.parametrize(
