@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from phasegraph._support.text import counted
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.corpus_files import Passage
-from phasegraph.reading.archives import LARGEST, TOO_LARGE, Member, is_archive, members_of
+from phasegraph.reading.archives import LARGEST, NOT_A_FILE, TOO_LARGE, Member, is_archive, members_of
 from phasegraph.reading.archives import SUFFIXES as ARCHIVES
 from phasegraph.reading.chunks import passages_of
 from phasegraph.reading.code import read_code
@@ -65,7 +65,7 @@ CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 """The file names of a data set: of its passages, and of its questions, which are not read as documents."""
 _OTHER = "no reader for this kind of file"
 _EMPTY, _LINK, _SPECIAL = "the file contains no text", "links are not followed", "it is not a regular file"
-_WITHOUT_TEXT = frozenset((_EMPTY, _LINK, _SPECIAL))
+_WITHOUT_TEXT = frozenset((_OTHER, _EMPTY, _LINK, _SPECIAL, NOT_A_FILE))
 """The reasons that say that a path contains no text for phasegraph; the other reasons say that it cannot be read."""
 _CONVERTED = {
     ".ipynb": "a notebook has no reader: convert it with jupyter nbconvert --to markdown",
@@ -165,11 +165,12 @@ class FolderReader:
         if not self.root.exists():
             raise InvalidInputError(f"{self.root}: there is no such file or folder")
         places, skipped = _files_of(self.root, self._without)
+        alone = len(places) == 1 and not allow_empty
         parts: dict[Path, _Part] = {}
         for place, name in places if progress is None else progress(places, "reading"):
             state, known = _state_of(place), self._parts.get(place)
             same = known is not None and known.lacking is None and known.state == state != ()
-            parts[place] = known if known is not None and same else _read_place(place, name, state, len(places) == 1)
+            parts[place] = known if known is not None and same else _read_place(place, name, state, alone)
         self._parts = parts
         skipped |= {name: reason for part in parts.values() for name, reason in part.skipped.items()}
         passages = tuple(one for part in parts.values() for one in part.passages)
@@ -284,6 +285,8 @@ def _files_of(root: Path, without: Collection[Path] = ()) -> tuple[list[tuple[Pa
         return [(root, _encodable(root.name))], {}
     if (root / CORPUS).is_file() and (root / QUERIES).is_file():
         return [(root / CORPUS, CORPUS)], {}
+    if not root.is_dir():
+        raise InvalidInputError(f"{root}: {_SPECIAL}")
     found: list[tuple[Path, str]] = []
     skipped: dict[str, str] = {}
     ignored = Ignored(root)
