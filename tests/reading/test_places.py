@@ -15,6 +15,7 @@ from tiny import write_dataset
 
 from phasegraph import InvalidInputError
 from phasegraph.reading import archives, read_files
+from phasegraph.reading.files import FolderReader
 
 
 def zipped(path, **members: str):
@@ -127,6 +128,28 @@ def test_a_file_in_a_folder_that_may_only_be_listed_is_skipped(tmp_path, monkeyp
 
     monkeypatch.setattr(Path, "lstat", lstat)
     assert read_files(tmp_path).notes() == ["skipped 1 file: the file cannot be opened: Permission denied (two.txt)"]
+
+
+def test_a_file_that_could_not_be_opened_is_opened_again_and_a_damaged_archive_is_not(tmp_path, monkeypatch) -> None:
+    (tmp_path / "a.txt").write_text("Ada met Bo.")
+    (tmp_path / "b.zip").write_bytes(b"not an archive")
+    (tmp_path / "c.txt").write_text("Cy sang.")
+    plain, opened = Path.open, []
+
+    def refused(path, *args, **options):
+        opened.append(path.name)
+        if opened == ["a.txt"]:
+            raise PermissionError(13, "Permission denied", path)
+        return plain(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(
+        "phasegraph.reading.files.members_of", lambda path: opened.append(path.name) or archives.members_of(path)
+    )
+    reader = FolderReader(tmp_path)
+    assert reader.read().skipped["a.txt"] == "the file cannot be opened: Permission denied"
+    assert reader.read().skipped.keys() == {"b.zip"}
+    assert opened == ["a.txt", "b.zip", "c.txt", "a.txt"]
 
 
 @pytest.mark.parametrize(

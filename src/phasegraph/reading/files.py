@@ -138,7 +138,7 @@ class _Part:
     skipped: Mapping[str, str]
     lacking: MissingDependencyError | None
     state: tuple[int, ...]
-    """The inode, size and times of the file; they change if the file changes."""
+    """The inode, size and times of the file, which change if the file changes; empty if it could not be opened."""
 
 
 class FolderReader:
@@ -232,20 +232,22 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
     """Read a file, or the files of an archive, as passages.
 
     `name` is the file's path relative to the folder. `state` is stored in the result; it changes when the file changes.
-    A file with an error is skipped; a damaged archive is skipped as a whole. If `alone` is True, `place` is the only
-    file of the input, and its error is raised; a file in an archive is skipped.
+    A file with an error is skipped; a damaged archive is skipped as a whole. A file that cannot be opened gets no
+    state, so the next read opens it again. If `alone` is True, `place` is the only file of the input, and an error in
+    its content is raised; a file in an archive is skipped.
     """
     try:
         return _read_members(place, name, state, alone)
     except (InvalidInputError, OSError) as error:
+        if isinstance(error, OSError):
+            return _Part((), (), {}, {name: _unopened(error)}, None, ())
         if alone:
             raise
-        reason = _unopened(error) if isinstance(error, OSError) else str(error)
-        return _Part((), (), {}, {name: reason}, None, ())
+        return _Part((), (), {}, {name: str(error)}, None, state)
 
 
 def _read_members(place: Path, name: str, state: tuple[int, ...], alone: bool) -> _Part:
-    """Read a place as :func:`_read_place` does, but raise the error of a damaged archive."""
+    """Read a place as :func:`_read_place` does, but raise the error of a damaged archive and an OSError."""
     passages: list[Passage] = []
     sources: list[str] = []
     files: Counter[str] = Counter()
@@ -349,7 +351,7 @@ def _members(place: Path, name: str) -> Iterator[Member]:
         elif place.stat().st_size > LARGEST and BY_SUFFIX.get(suffix) != "JSONL":
             yield name, TOO_LARGE
         else:
-            yield name, _content(place)
+            yield name, place.read_bytes()
         return
     for member, data in members_of(place):
         hidden = any(part.startswith(".") or part in _NOT_ENTERED for part in PurePosixPath(member).parts)
@@ -364,14 +366,6 @@ def _members(place: Path, name: str) -> Iterator[Member]:
 def _unread(name: str) -> str:
     """Return the reason that a file of a kind without a reader is skipped."""
     return _CONVERTED.get(PurePosixPath(name).suffix.lower(), _OTHER)
-
-
-def _content(place: Path) -> bytes | str:
-    """Return the content of a file as bytes; if the file cannot be opened, return the reason as a string."""
-    try:
-        return place.read_bytes()
-    except OSError as error:
-        return _unopened(error)
 
 
 def _unopened(error: OSError) -> str:
