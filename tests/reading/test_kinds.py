@@ -121,6 +121,11 @@ def test_a_line_with_an_id_has_the_same_fields_as_a_line_without(tmp_path, more)
     assert passage.id == (str(more["id"]) if more else passage.id)
 
 
+def test_a_title_of_another_name_stays_in_the_metadata_of_a_line_with_an_id(tmp_path) -> None:
+    (passage,) = read(tmp_path, "a.jsonl", json.dumps({"id": "p", "text": "A pump.", "name": "Ada", "subject": "red"}))
+    assert (passage.title, passage.metadata) == ("Ada", {"name": "Ada", "subject": "red"})
+
+
 def test_an_integer_is_the_id_of_a_line_and_true_is_not(tmp_path) -> None:
     lines = [{"id": 7, "text": "A pump."}, {"id": "8", "text": "A valve."}]
     assert [one.id for one in read(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))] == ["7", "8"]
@@ -143,7 +148,7 @@ def test_a_row_with_more_cells_than_columns_is_an_error_unless_they_are_blank(tm
 def test_quotes_and_separators_in_texts_do_not_change_the_columns_of_a_table(tmp_path, separator) -> None:
     texts = ["The 'big' pump, of brass.", "Some; text | and; more.", *["A pump."] * 1000, 'A 5" pipe, of "brass".']
     table = io.StringIO(newline="")
-    rows = [["name", "a, b; c", "text"], *(["Pump", "", text] for text in texts)]
+    rows = [["name", "a, b;\nc", "text"], *(["Pump", "", text] for text in texts)]
     csv.writer(table, delimiter=separator).writerows(rows)
     assert [one.text for one in read(tmp_path, "a.csv", table.getvalue())] == texts
 

@@ -30,11 +30,11 @@ _QUOTED = re.compile('"[^"]*"')
 def read_csv(name: str, text: str) -> list[Passage]:
     """Read a CSV table as passages; its rows are the parts of one document.
 
-    The first line contains the names of the columns, and shows the separator: the comma, semicolon, tab or vertical bar
-    that occurs most often in it. Quotes are double quotes. A row with more cells than columns is an error, unless the
+    The first line contains the names of the columns. The separator is the comma, semicolon, tab or vertical bar that
+    occurs most often in it outside of double quotes. A row with more cells than columns is an error, unless the
     additional cells are blank.
     """
-    names = _QUOTED.sub("", text.partition("\n")[0])
+    names = _QUOTED.sub("", text[:8192]).partition("\n")[0]
     separator = max(",;\t|", key=names.count)
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     try:
@@ -73,7 +73,7 @@ def read_jsonl(name: str, data: bytes) -> list[Passage]:
 def _as_passage(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row with metadata, and with its title and text, which may have other names, as ``title`` and ``text``.
 
-    An integer is converted to the id that its digits spell.
+    A title of another name stays in the metadata. An integer is converted to the id that its digits spell.
 
     >>> dict(_as_passage({"id": 7, "title": None, "body": "Ada", "team": "red"}))
     {'id': '7', 'body': 'Ada', 'team': 'red', 'metadata': {'team': 'red'}, 'text': 'Ada'}
@@ -83,7 +83,7 @@ def _as_passage(row: Mapping[str, Any]) -> Mapping[str, Any]:
     given = {key: value for key, value in row.items() if value is not None or key not in named}
     if type(row.get("id")) is int:
         given["id"] = str(row["id"])
-    others = with_metadata({key: value for key, value in given.items() if key not in named.values()})
+    others = with_metadata({key: value for key, value in given.items() if key != named["text"]})
     return {**given, **others, **{name: fields[key] for name, key in named.items() if key is not None}}
 
 
