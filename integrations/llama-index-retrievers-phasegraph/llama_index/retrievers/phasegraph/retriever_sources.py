@@ -120,6 +120,11 @@ class RetrieverSource(WrappedSource):
         made.retriever = narrowed(self.name, self.whole, cast(MetadataFilters, made.filters))
         return made
 
+    @property
+    def is_narrowed(self) -> bool:  # type: ignore[override]
+        """True if search arguments other than filters, such as a namespace, limit the search to a part of the store."""
+        return isinstance(self.whole, VectorIndexRetriever) and bool(self.whole._kwargs)
+
     def own_filters(self) -> MetadataFilters | None:
         """Return the filters that the source always applies; None if it has no filters."""
         try:
