@@ -98,6 +98,7 @@ class RetrieverSource(WrappedSource):
 
             prepare(given)
             blocks, awaits = search_of(given) is not None, asearch_of(given) is not None
+        self.is_narrowed = isinstance(self.whole, VectorIndexRetriever) and bool(self.whole._kwargs)
         self.settle(blocks=blocks, awaits=awaits)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -119,11 +120,6 @@ class RetrieverSource(WrappedSource):
         made.filters = joined(self.filters, filters)
         made.retriever = narrowed(self.name, self.whole, cast(MetadataFilters, made.filters))
         return made
-
-    @property
-    def is_narrowed(self) -> bool:  # type: ignore[override]
-        """True if search arguments other than filters, such as a namespace, limit the search to a part of the store."""
-        return isinstance(self.whole, VectorIndexRetriever) and bool(self.whole._kwargs)
 
     def own_filters(self) -> MetadataFilters | None:
         """Return the filters that the source always applies; None if it has no filters."""
