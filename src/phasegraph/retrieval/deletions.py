@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -207,7 +208,7 @@ class Deletions:
         old, new = self._access.metadata(before), self._access.metadata(after)
         values = [(old[key], new[key]) for key in old.keys() & new.keys()]
         return self._access.text(before) != self._access.text(after) or any(
-            isinstance(was, _PLAIN) and isinstance(now, _PLAIN) and was != now and str(was) != str(now)
+            isinstance(was, _PLAIN) and isinstance(now, _PLAIN) and was != now and not _is_converted(was, now)
             for was, now in values
         )
 
@@ -245,3 +246,10 @@ class Deletions:
         if text not in self._warned:
             self._warned.add(text)
             warn(text.format(source=self._source, said=said, example=example))
+
+
+def _is_converted(was: str | float, now: str | float) -> bool:
+    """Return True if a store may have converted a value: True to "true", 5 to "5", or .1 to a 32-bit float."""
+    if str(was).casefold() == str(now).casefold():
+        return True
+    return not isinstance(was, str) and not isinstance(now, str) and math.isclose(was, now, rel_tol=1e-6)
