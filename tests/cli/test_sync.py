@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -264,6 +266,37 @@ def test_the_passages_of_an_emptied_file_and_of_a_link_are_deleted(files: Path, 
     assert "out was not changed" in said
     assert sync(files, "--allow-empty") == {}
     assert len(documents) == 5
+
+
+def test_a_link_in_an_archive_and_a_file_of_another_kind_keep_no_passages(files: Path) -> None:
+    def archived(linked: bool) -> None:
+        with tarfile.open(files / "a.tar", "w") as archive:
+            for name in ("x.md", "y.md"):
+                entry = tarfile.TarInfo(name)
+                if linked and name == "y.md":
+                    entry.type, entry.linkname = tarfile.SYMTYPE, "x.md"
+                entry.size = 0 if entry.issym() else 11
+                archive.addfile(entry, io.BytesIO(b"Ada met Bo."))
+
+    archived(linked=False)
+    documents = sync(files)
+    archived(linked=True)
+    (files / "deep" / "c.jsonl").unlink()
+    (files / "deep").rmdir()
+    (files / "deep").write_text("a file without a suffix")
+    assert documents.keys() - sync(files).keys() == {"a.tar/y.md", "deep/c.jsonl"}
+
+
+def test_one_damaged_file_is_no_error_if_the_folder_may_become_empty(files: Path, capsys: Any) -> None:
+    (files / "b.csv").write_text("text\nBo left\n")
+    documents = sync(files)
+    for name in ("a.md", "b.txt", "deep/c.jsonl"):
+        (files / name).unlink()
+    (files / "b.csv").write_text("text\nBo,left\n")
+    assert sync(files, code=1) == documents
+    assert "b.csv:2: the row has 2 cells" in capsys.readouterr().err
+    assert sync(files, "--allow-empty").keys() == {"b.csv"}
+    assert "b.csv:2: the row has 2 cells" in capsys.readouterr().out
 
 
 def test_a_folder_that_cannot_be_opened_keeps_its_passages(files: Path, monkeypatch: Any, capsys: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -120,6 +121,11 @@ def test_a_line_with_an_id_has_the_same_fields_as_a_line_without(tmp_path, more)
     assert passage.id == (str(more["id"]) if more else passage.id)
 
 
+def test_a_title_of_another_name_stays_in_the_metadata_of_a_line_with_an_id(tmp_path) -> None:
+    (passage,) = read(tmp_path, "a.jsonl", json.dumps({"id": "p", "text": "A pump.", "name": "Ada", "subject": "red"}))
+    assert (passage.title, passage.metadata) == ("Ada", {"name": "Ada", "subject": "red"})
+
+
 def test_an_integer_is_the_id_of_a_line_and_true_is_not(tmp_path) -> None:
     lines = [{"id": 7, "text": "A pump."}, {"id": "8", "text": "A valve."}]
     assert [one.id for one in read(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))] == ["7", "8"]
@@ -132,10 +138,19 @@ def test_an_integer_is_the_id_of_a_line_and_true_is_not(tmp_path) -> None:
 def test_a_row_with_more_cells_than_columns_is_an_error_unless_they_are_blank(tmp_path) -> None:
     (passage,) = read(tmp_path, "a.csv", "more,text\nPump,A pump., ,\n")
     assert (passage.text, passage.metadata["more"]) == ("A pump.", "Pump")
-    text = 'name,text\nPump,"A\npump."\nValve,A valve, of brass.\n'
-    said = r"a\.csv:4: the row has 3 cells, but the first line names 2 columns; put a cell that contains ',' in quotes"
+    text = 'note,text,note\nPump,"A\npump."\nValve,A valve, of brass., old\n'
+    said = r"a\.csv:4: the row has 4 cells, but the first line names 3 columns; put a cell that contains ',' in quotes"
     with pytest.raises(InvalidInputError, match=said):
         read(tmp_path, "a.csv", text)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_quotes_and_separators_in_texts_do_not_change_the_columns_of_a_table(tmp_path, separator) -> None:
+    texts = ["The 'big' pump, of brass.", "Some; text | and; more.", *["A pump."] * 1000, 'A 5" pipe, of "brass".']
+    table = io.StringIO(newline="")
+    rows = [["name", "a, b;\nc", "text"], *(["Pump", "", text] for text in texts)]
+    csv.writer(table, delimiter=separator).writerows(rows)
+    assert [one.text for one in read(tmp_path, "a.csv", table.getvalue())] == texts
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import socket
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from tiny import write_dataset
 
 from phasegraph import InvalidInputError
 from phasegraph.reading import archives, read_files
+from phasegraph.reading.files import FolderReader
 
 
 def zipped(path, **members: str):
@@ -79,15 +81,20 @@ def test_a_folder_is_read_in_order_without_hidden_files_and_links(tmp_path) -> N
     ]
 
 
-def test_a_pipe_and_a_socket_are_skipped_and_not_opened(tmp_path) -> None:
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_pipe_and_a_socket_are_skipped_and_not_opened(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "one.txt").write_text("Ada met Bo.")
     os.mkfifo(tmp_path / "pipe.txt")
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(os.fspath(tmp_path / "s.txt"))
+        listening.bind("s.txt")  # macOS limits the length of the path
         found = read_files(tmp_path)
     assert found.notes() == ["skipped 2 files: it is not a regular file (pipe.txt, s.txt)"]
+    with pytest.raises(InvalidInputError, match=r"pipe\.txt: it is not a regular file"):
+        read_files(tmp_path / "pipe.txt")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse a file name that is not UTF-8")
 def test_a_file_whose_name_cannot_be_decoded_is_read(tmp_path) -> None:
     path = os.fsencode(tmp_path) + b"/bad\xff.txt"
     with open(path, "w") as file:
@@ -121,6 +128,28 @@ def test_a_file_in_a_folder_that_may_only_be_listed_is_skipped(tmp_path, monkeyp
 
     monkeypatch.setattr(Path, "lstat", lstat)
     assert read_files(tmp_path).notes() == ["skipped 1 file: the file cannot be opened: Permission denied (two.txt)"]
+
+
+def test_a_file_that_could_not_be_opened_is_opened_again_and_a_damaged_archive_is_not(tmp_path, monkeypatch) -> None:
+    (tmp_path / "a.txt").write_text("Ada met Bo.")
+    (tmp_path / "b.zip").write_bytes(b"not an archive")
+    (tmp_path / "c.txt").write_text("Cy sang.")
+    plain, opened = Path.open, []
+
+    def refused(path, *args, **options):
+        opened.append(path.name)
+        if opened == ["a.txt"]:
+            raise PermissionError(13, "Permission denied", path)
+        return plain(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(
+        "phasegraph.reading.files.members_of", lambda path: opened.append(path.name) or archives.members_of(path)
+    )
+    reader = FolderReader(tmp_path)
+    assert reader.read().skipped["a.txt"] == "the file cannot be opened: Permission denied"
+    assert reader.read().skipped.keys() == {"b.zip"}
+    assert opened == ["a.txt", "b.zip", "c.txt", "a.txt"]
 
 
 @pytest.mark.parametrize(

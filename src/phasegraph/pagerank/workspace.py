@@ -24,7 +24,7 @@ def check_kernel(kernel: str) -> None:
     if kernel not in ("auto", "numpy", "compiled"):
         raise InvalidInputError(f'kernel must be "auto", "numpy" or "compiled"; got {kernel!r}')
     if kernel == "compiled" and (sys.modules.get("numba", ...) is None or find_spec("numba") is None):
-        raise MissingDependencyError('kernel="compiled" needs numba: pip install "phasegraph[graph]"')
+        raise MissingDependencyError('kernel="compiled" needs numba 0.61 or later: pip install "phasegraph[graph]"')
 
 
 def use_compiled(kernel: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from phasegraph._support.text import counted
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.corpus_files import Passage
-from phasegraph.reading.archives import LARGEST, TOO_LARGE, Member, is_archive, members_of
+from phasegraph.reading.archives import LARGEST, NOT_A_FILE, TOO_LARGE, Member, is_archive, members_of
 from phasegraph.reading.archives import SUFFIXES as ARCHIVES
 from phasegraph.reading.chunks import passages_of
 from phasegraph.reading.code import read_code
@@ -65,7 +65,7 @@ CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 """The file names of a data set: of its passages, and of its questions, which are not read as documents."""
 _OTHER = "no reader for this kind of file"
 _EMPTY, _LINK, _SPECIAL = "the file contains no text", "links are not followed", "it is not a regular file"
-_WITHOUT_TEXT = frozenset((_EMPTY, _LINK, _SPECIAL))
+_WITHOUT_TEXT = frozenset((_OTHER, _EMPTY, _LINK, _SPECIAL, NOT_A_FILE))
 """The reasons that say that a path contains no text for phasegraph; the other reasons say that it cannot be read."""
 _CONVERTED = {
     ".ipynb": "a notebook has no reader: convert it with jupyter nbconvert --to markdown",
@@ -138,7 +138,7 @@ class _Part:
     skipped: Mapping[str, str]
     lacking: MissingDependencyError | None
     state: tuple[int, ...]
-    """The inode, size and times of the file; they change if the file changes."""
+    """The inode, size and times of the file, which change if the file changes; empty if it could not be opened."""
 
 
 class FolderReader:
@@ -165,11 +165,12 @@ class FolderReader:
         if not self.root.exists():
             raise InvalidInputError(f"{self.root}: there is no such file or folder")
         places, skipped = _files_of(self.root, self._without)
+        alone = len(places) == 1 and not allow_empty
         parts: dict[Path, _Part] = {}
         for place, name in places if progress is None else progress(places, "reading"):
             state, known = _state_of(place), self._parts.get(place)
             same = known is not None and known.lacking is None and known.state == state != ()
-            parts[place] = known if known is not None and same else _read_place(place, name, state, len(places) == 1)
+            parts[place] = known if known is not None and same else _read_place(place, name, state, alone)
         self._parts = parts
         skipped |= {name: reason for part in parts.values() for name, reason in part.skipped.items()}
         passages = tuple(one for part in parts.values() for one in part.passages)
@@ -231,20 +232,22 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
     """Read a file, or the files of an archive, as passages.
 
     `name` is the file's path relative to the folder. `state` is stored in the result; it changes when the file changes.
-    A file with an error is skipped; a damaged archive is skipped as a whole. If `alone` is True, `place` is the only
-    file of the input, and its error is raised; a file in an archive is skipped.
+    A file with an error is skipped; a damaged archive is skipped as a whole. A file that cannot be opened gets no
+    state, so the next read opens it again. If `alone` is True, `place` is the only file of the input, and an error in
+    its content is raised; a file in an archive is skipped.
     """
     try:
         return _read_members(place, name, state, alone)
     except (InvalidInputError, OSError) as error:
+        if isinstance(error, OSError):
+            return _Part((), (), {}, {name: _unopened(error)}, None, ())
         if alone:
             raise
-        reason = _unopened(error) if isinstance(error, OSError) else str(error)
-        return _Part((), (), {}, {name: reason}, None, ())
+        return _Part((), (), {}, {name: str(error)}, None, state)
 
 
 def _read_members(place: Path, name: str, state: tuple[int, ...], alone: bool) -> _Part:
-    """Read a place as :func:`_read_place` does, but raise the error of a damaged archive."""
+    """Read a place as :func:`_read_place` does, but raise the error of a damaged archive and an OSError."""
     passages: list[Passage] = []
     sources: list[str] = []
     files: Counter[str] = Counter()
@@ -284,6 +287,8 @@ def _files_of(root: Path, without: Collection[Path] = ()) -> tuple[list[tuple[Pa
         return [(root, _encodable(root.name))], {}
     if (root / CORPUS).is_file() and (root / QUERIES).is_file():
         return [(root / CORPUS, CORPUS)], {}
+    if not root.is_dir():
+        raise InvalidInputError(f"{root}: {_SPECIAL}")
     found: list[tuple[Path, str]] = []
     skipped: dict[str, str] = {}
     ignored = Ignored(root)
@@ -346,7 +351,7 @@ def _members(place: Path, name: str) -> Iterator[Member]:
         elif place.stat().st_size > LARGEST and BY_SUFFIX.get(suffix) != "JSONL":
             yield name, TOO_LARGE
         else:
-            yield name, _content(place)
+            yield name, place.read_bytes()
         return
     for member, data in members_of(place):
         hidden = any(part.startswith(".") or part in _NOT_ENTERED for part in PurePosixPath(member).parts)
@@ -361,14 +366,6 @@ def _members(place: Path, name: str) -> Iterator[Member]:
 def _unread(name: str) -> str:
     """Return the reason that a file of a kind without a reader is skipped."""
     return _CONVERTED.get(PurePosixPath(name).suffix.lower(), _OTHER)
-
-
-def _content(place: Path) -> bytes | str:
-    """Return the content of a file as bytes; if the file cannot be opened, return the reason as a string."""
-    try:
-        return place.read_bytes()
-    except OSError as error:
-        return _unopened(error)
 
 
 def _unopened(error: OSError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from math import isfinite
@@ -23,20 +24,21 @@ TITLES = ("title", "name", "heading", "subject")
 """The names of title fields, in order of preference; ``TEXTS`` are the names of text fields."""
 IDS = ("id", "_id", "uuid", "key")
 """The names of id fields, in order of preference."""
+_QUOTED = re.compile('"[^"]*"')
 
 
 def read_csv(name: str, text: str) -> list[Passage]:
     """Read a CSV table as passages; its rows are the parts of one document.
 
-    The first line contains the names of the columns. The separator is a comma, semicolon, tab or vertical bar. A row
-    with more cells than columns is an error, unless the additional cells are blank.
+    The first line contains the names of the columns. The separator is the comma, semicolon, tab or vertical bar that
+    occurs most often in it outside of double quotes. A row with more cells than columns is an error, unless the
+    additional cells are blank.
     """
+    names = _QUOTED.sub("", text[:8192]).partition("\n")[0]
+    separator = max(",;\t|", key=names.count)
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     try:
-        dialect: Any = csv.Sniffer().sniff(text[:8192], delimiters=",;\t|")
-    except csv.Error:
-        dialect = csv.excel
-    try:
-        return list(_rows(name, _rows_of(name, csv.DictReader(io.StringIO(text, newline=""), dialect=dialect)), _typed))
+        return list(_rows(name, _rows_of(name, table), _typed))
     except csv.Error as error:
         raise InvalidInputError(f"the table cannot be read: {error}") from error
 
@@ -46,7 +48,7 @@ def _rows_of(name: str, table: csv.DictReader[str]) -> Iterator[Mapping[Any, Any
     for row in table:
         surplus: Any = row.pop(None, ())  # csv stores surplus cells under None
         if any(cell.strip() for cell in surplus):
-            columns = len(row)
+            columns = len(table.fieldnames or ())
             raise InvalidInputError(
                 f"{name}:{table.line_num}: the row has {columns + len(surplus)} cells, but the first line names "
                 f"{counted(columns, 'column')}; put a cell that contains {table.reader.dialect.delimiter!r} in quotes"
@@ -71,7 +73,7 @@ def read_jsonl(name: str, data: bytes) -> list[Passage]:
 def _as_passage(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row with metadata, and with its title and text, which may have other names, as ``title`` and ``text``.
 
-    An integer is converted to the id that its digits spell.
+    A title of another name stays in the metadata. An integer is converted to the id that its digits spell.
 
     >>> dict(_as_passage({"id": 7, "title": None, "body": "Ada", "team": "red"}))
     {'id': '7', 'body': 'Ada', 'team': 'red', 'metadata': {'team': 'red'}, 'text': 'Ada'}
@@ -81,7 +83,7 @@ def _as_passage(row: Mapping[str, Any]) -> Mapping[str, Any]:
     given = {key: value for key, value in row.items() if value is not None or key not in named}
     if type(row.get("id")) is int:
         given["id"] = str(row["id"])
-    others = with_metadata({key: value for key, value in given.items() if key not in named.values()})
+    others = with_metadata({key: value for key, value in given.items() if key != named["text"]})
     return {**given, **others, **{name: fields[key] for name, key in named.items() if key is not None}}
 
 

@@ -58,7 +58,8 @@ class OwnRetriever(BaseRetriever):
     def _handle_recursive_retrieval(self, query_bundle: QueryBundle, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
         """Replace each index node by the nodes to which it refers, and keep the first node of each id.
 
-        Before version 0.14.19, the framework's method also drops a node with the text and metadata of another node.
+        Before version 0.14.19, the framework's method also drops a node with the text and metadata of another node. It
+        still does this among the nodes to which one index node refers.
         """
         handle = super()._handle_recursive_retrieval
         return _distinct(one for node in nodes for one in handle(query_bundle, [node]))
