@@ -21,7 +21,7 @@ import pytest
 from tests.serving.conftest import command, embed, told_address
 from tests.suites.manual_time import PATIENCE, until
 
-from phasegraph.apps.server.answer_process import answer_process
+from phasegraph.apps.server.answer_process import answer_processes
 from phasegraph.apps.server.following import Served
 from phasegraph.apps.server.view import View
 from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphError, StoreError
@@ -75,7 +75,7 @@ def exhausted(folder: Path) -> Served:
 
 def test_an_error_without_a_text_is_no_answer(folder):
     with (
-        answer_process(partial(exhausted, folder), 1) as views,
+        answer_processes(partial(exhausted, folder), 1) as views,
         pytest.raises(StoreError, match=r"^the search failed \(MemoryError\)$"),
     ):
         views[""].answer("search", ASKED)
@@ -84,7 +84,7 @@ def test_an_error_without_a_text_is_no_answer(folder):
 def test_the_answers_equal_those_of_this_process(folder):
     made = partial(Served, folder, embed, filters=FILTERS)
     here = made().views
-    with answer_process(made, 2) as views:
+    with answer_processes(made, 2) as views:
         assert list(views) == list(here)
         for caller, view in views.items():
             assert view.has_vectors
@@ -99,7 +99,7 @@ def test_the_processor_time_of_an_answer_is_counted(folder):
     spent: list[float] = []
     before = SPENT.set(spent)
     try:
-        with answer_process(partial(Served, folder, filters=FILTERS), 1) as views:
+        with answer_processes(partial(Served, folder, filters=FILTERS), 1) as views:
             views["all"].answer("search", ASKED)
     finally:
         SPENT.reset(before)
@@ -117,7 +117,7 @@ def test_if_the_process_ends_each_request_fails_and_the_server_is_stopped(folder
             outcomes.append(str(error))
 
     def serve():
-        with answer_process(partial(killing, folder), 3) as views:
+        with answer_processes(partial(killing, folder), 3) as views:
             ask(views[""], fatal)
             threads = [threading.Thread(target=ask, args=(views[""], ASKED)) for _ in range(9)]
             for thread in threads:
@@ -138,7 +138,7 @@ def test_if_the_process_ends_each_request_fails_and_the_server_is_stopped(folder
 
 def test_the_text_of_a_foreign_error_stays_in_the_process(folder):
     with (
-        answer_process(partial(foreign, folder), 1) as views,
+        answer_processes(partial(foreign, folder), 1) as views,
         pytest.raises(StoreError, match=r"^the search failed \(ModelError\)$"),
     ):
         views[""].answer("search", ASKED)
@@ -146,7 +146,7 @@ def test_the_text_of_a_foreign_error_stays_in_the_process(folder):
 
 @pytest.mark.parametrize(("error", "text"), [(IntegrityError, "damaged"), (ValueError, "plain")])
 def test_an_error_of_the_start_is_raised_in_this_process(error, text):
-    with pytest.raises(error, match=text), answer_process(partial(_fails, error, text), 1):
+    with pytest.raises(error, match=text), answer_processes(partial(_fails, error, text), 1):
         pass
 
 
@@ -155,7 +155,7 @@ def _fails(error, text):
 
 
 def test_a_process_that_ends_at_its_start_is_an_error():
-    with pytest.raises(PhasegraphError, match="exit code 7"), answer_process(partial(os._exit, 7), 1):
+    with pytest.raises(PhasegraphError, match="exit code 7"), answer_processes(partial(os._exit, 7), 1):
         pass
 
 

@@ -1,7 +1,8 @@
-"""A process that only computes answers, beside the process that receives, checks and refuses requests.
+"""Processes that only compute answers, beside the process that receives, checks and refuses requests.
 
 In a single process, the event loop and the searches would wait for the same interpreter, and hostile clients would slow
-down every search.
+down every search. A second process of low priority computes the answers that take long, so that they slow down the
+other answers only a little.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Protocol
 
 from phasegraph.apps.server.json_answers import Answers
+from phasegraph.apps.server.turns import LOW_PRIORITY
 from phasegraph.errors import InvalidInputError, StoreError, portable
 from phasegraph.sources.workers import SPENT, metered, outcome_of
 
 _GRACE = 2.0
 """Seconds that the process has to end by itself when the server stops; a model may have to remove its files."""
+
+_NICENESS = 10
+"""How much lower the scheduling priority of the second process is (POSIX only)."""
 
 _log = logging.getLogger("phasegraph")
 
@@ -40,50 +45,74 @@ class Answering(Protocol):
 
 
 @contextmanager
-def answer_process(make: Callable[[], Answering], concurrent: int) -> Iterator[dict[str, Answers]]:
-    """Start a process that calls `make` and answers requests; yield its answers by caller, and stop it at the end.
+def answer_processes(
+    make: Callable[[], Answering], most: int, make_second: Callable[[], Answering] | None = None, most_second: int = 1
+) -> Iterator[dict[str, Answers]]:
+    """Start processes that answer requests; yield their answers by caller, and stop the processes at the end.
 
-    `make` must be picklable; an error that it raises is raised here, too. The process answers `concurrent` requests at
-    once. If the process ends, this process gets SIGINT, which stops a server, and StoreError is raised at the end.
+    The first process calls `make` and answers `most` requests at once. If `make_second` is given, a second process of
+    low priority calls it, and answers the requests in whose context :data:`LOW_PRIORITY` is true, `most_second` of them
+    at once. The functions must be picklable; an error that they raise is raised here, too. If a process ends, this
+    process gets SIGINT, which stops a server, and StoreError is raised at the end.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts its background jobs without SIGINT
-    process = _AnswerProcess(make, concurrent)
-    try:
-        yield {caller: _RemoteAnswers(process, caller, vectors) for caller, vectors in process.has_vectors.items()}
-    finally:
-        if process.stop():
-            raise StoreError(process.fate())
+    with ExitStack() as stack:
+        first = second = stack.enter_context(_AnswerProcess(make, most))
+        if make_second is not None:
+            second = stack.enter_context(_AnswerProcess(make_second, most_second, _NICENESS))
+        has_vectors = first.wait_until_ready()
+        if second is not first:
+            second.wait_until_ready()
+        yield {caller: _RemoteAnswers(first, second, caller, vectors) for caller, vectors in has_vectors.items()}
 
 
 class _RemoteAnswers:
-    """The answers to one caller, computed by the other process."""
+    """The answers to one caller, computed by another process."""
 
-    def __init__(self, process: _AnswerProcess, caller: str, has_vectors: bool) -> None:
-        self._process, self._caller, self.has_vectors = process, caller, has_vectors
+    def __init__(self, first: _AnswerProcess, second: _AnswerProcess, caller: str, has_vectors: bool) -> None:
+        self._first, self._second, self._caller, self.has_vectors = first, second, caller, has_vectors
 
     def answer(self, method: str, body: bytes) -> str:
         """Answer a request; see :class:`Answers`."""
-        return self._process.answer(self._caller, method, body)
+        return (self._second if LOW_PRIORITY.get() else self._first).answer(self._caller, method, body)
 
 
 class _AnswerProcess:
     """The process that computes the answers, with a connection for each of its concurrent requests."""
 
-    def __init__(self, make: Callable[[], Answering], concurrent: int) -> None:
+    def __init__(self, make: Callable[[], Answering], concurrent: int, niceness: int = 0) -> None:
         context = multiprocessing.get_context("spawn")
         ours, theirs = zip(*(context.Pipe() for _ in range(1 + concurrent)), strict=True)
         self._control: Connection = ours[0]
-        self._process = context.Process(target=_work, args=(make, theirs), name="phasegraph-answers")
+        self._process = context.Process(target=_work, args=(make, theirs, niceness), name="phasegraph-answers")
         self._ended = self._stopping = False
+        self._free: SimpleQueue[Connection] = SimpleQueue()
+        for connection in ours[1:]:
+            self._free.put(connection)
         self._process.start()
         for connection in theirs:
             connection.close()  # so that the end of the process closes the connection
+
+    def __enter__(self) -> _AnswerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the process; raise StoreError if it had already ended."""
+        self._stopping = True
+        with suppress(OSError):
+            self._control.send("stop")
+        self._end()
+        if self._ended:
+            raise StoreError(self._fate())
+
+    def wait_until_ready(self) -> dict[str, bool]:
+        """Wait until the process can answer; return whether there are vectors, by caller."""
         try:
-            self.has_vectors, error, place = self._control.recv()
+            has_vectors, error, place = self._control.recv()
         except EOFError:
             self._process.join()
-            raise StoreError(self.fate()) from None
+            raise StoreError(self._fate()) from None
         except BaseException:
             self._process.kill()
             raise
@@ -91,10 +120,9 @@ class _AnswerProcess:
             self._end()
             error.place = place
             raise error
-        self._free: SimpleQueue[Connection] = SimpleQueue()
-        for connection in ours[1:]:
-            self._free.put(connection)
         threading.Thread(target=self._watch, name="phasegraph-watch", daemon=True).start()
+        found: dict[str, bool] = has_vectors
+        return found
 
     def answer(self, caller: str, method: str, body: bytes) -> str:
         """Answer a request of a caller; its processor time is added to the list in :data:`SPENT`."""
@@ -127,22 +155,15 @@ class _AnswerProcess:
         finally:
             self._process.kill()
 
-    def stop(self) -> bool:
-        """Stop the process; return True if it had already ended."""
-        self._stopping = True
-        with suppress(OSError):
-            self._control.send("stop")
-        self._end()
-        return self._ended
-
-    def fate(self) -> str:
-        """Return a sentence that says how the process ended."""
+    def _fate(self) -> str:
         return f"the process that computes the answers ended (exit code {self._process.exitcode})"
 
 
-def _work(make: Callable[[], Answering], connections: tuple[Connection, ...]) -> None:
+def _work(make: Callable[[], Answering], connections: tuple[Connection, ...], niceness: int) -> None:
     """Answer requests until the server stops. The first connection is for control; each other one has a thread."""
     control, *requests = connections
+    if niceness and hasattr(os, "nice"):
+        os.nice(niceness)
     for number in (signal.SIGINT, signal.SIGTERM):  # a signal may reach both processes, and this process ends last
         signal.signal(number, lambda *_: None)
     stopped = threading.Event()
