@@ -23,6 +23,7 @@ from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.answer_process import answer_processes
 from phasegraph.apps.server.following import Served
+from phasegraph.apps.server.turns import LOW_PRIORITY
 from phasegraph.apps.server.view import View
 from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphError, StoreError
 from phasegraph.sources.workers import SPENT
@@ -93,6 +94,39 @@ def test_the_answers_equal_those_of_this_process(folder):
             assert bool(found["missing"]) == (caller == "red")
             with pytest.raises(InvalidInputError, match="field 'query' is missing"):
                 view.answer("search", b"{}")
+
+
+def test_a_second_process_answers_requests_of_low_priority(folder):
+    made = partial(Served, folder, embed, filters=FILTERS)
+    with answer_processes(made, 1, partial(niced, folder), 1) as views:
+        expected = views["red"].answer("search", ASKED)
+        before = LOW_PRIORITY.set(True)
+        try:
+            assert views["red"].answer("search", ASKED) == expected
+            assert views["all"].answer("passages", b'{"ids": ["niceness"]}') == str(os.nice(0) + 10)
+        finally:
+            LOW_PRIORITY.reset(before)
+        assert json.loads(views["all"].answer("passages", b'{"ids": ["niceness"]}'))["missing"] == ["niceness"]
+
+
+def niced(folder: Path) -> Served:
+    """Return answers to two callers; the answer to the request for passages is the niceness of the process."""
+    served = Served(folder, embed, filters=FILTERS)
+    plain = served.views["all"].answer
+    served.views["all"].answer = (  # type: ignore[method-assign]
+        lambda method, body: str(os.nice(0)) if method == "passages" else plain(method, body)
+    )
+    return served
+
+
+def test_if_the_second_process_cannot_start_the_first_process_ends(folder):
+    first = partial(Served, folder, embed, filters=FILTERS)
+    with (
+        pytest.raises(ValueError, match="second"),
+        answer_processes(first, 1, partial(_fails, ValueError, "second")),
+    ):
+        pass
+    assert not multiprocessing.active_children()
 
 
 def test_the_processor_time_of_an_answer_is_counted(folder):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -28,7 +29,7 @@ from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
 from phasegraph.apps.server.json_answers import aside
-from phasegraph.apps.server.turns import BusyError, Turns
+from phasegraph.apps.server.turns import LOW_PRIORITY, BusyError, Turns
 from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import Gate, check_token, web_app
 from phasegraph.errors import InvalidInputError
@@ -326,20 +327,20 @@ def test_a_full_queue_and_a_long_wait_are_refused_and_places_are_never_lost():
 
 def test_places_are_limited_over_all_tenants():
     async def run():
-        turns, now, most = Turns(2, each=2), 0, 0
+        turns, now, most = Turns(2, each=2), Counter(), Counter()
 
         async def request(tenant):
-            nonlocal now, most
             async with turns.place(tenant):
-                now += 1
-                most = max(most, now)
+                low = LOW_PRIORITY.get()
+                now[low] += 1
+                most[low] = max(most[low], now[low])
                 await asyncio.sleep(0)
-                now -= 1
+                now[low] -= 1
 
-        await asyncio.gather(*(request(tenant) for tenant in "abcdef" * 5))
+        await asyncio.gather(*(request(tenant) for tenant in "aabbccddeeffffffffff"))
         return most
 
-    assert asyncio.run(run()) == 2
+    assert asyncio.run(run()) == {False: 2, True: 1}
 
 
 @pytest.mark.parametrize("waiting", [1, 2])
@@ -654,49 +655,26 @@ def test_a_request_that_is_cancelled_at_shutdown_is_no_error():
     assert asyncio.run(until_cancelled(app)({}, None, None)) is None
 
 
-def test_while_others_have_requests_heavy_tenants_get_a_quarter_of_the_time(monkeypatch):
+def test_heavy_tenants_and_long_requests_get_low_priority():
     clock = [0.0]
     turns = Turns(4, each=4, now=lambda: clock[0])
     used(turns, clock, heavy=10.0, few=0.1)
 
+    async def priority(tenant, size=0):
+        async with turns.place(tenant, size):
+            return tenant, LOW_PRIORITY.get()
+
     async def run():
-        loop, later, now = asyncio.get_running_loop(), [], []
-        monkeypatch.setattr(
-            loop, "call_later", lambda delay, call: later.append((delay, call)) or SimpleNamespace(cancel=lambda: None)
-        )
+        async with turns.place("few"):
+            waited = asyncio.create_task(priority("heavy"))
+            also = asyncio.create_task(priority("heavy"))
+            await asyncio.sleep(0)
+            found = [await waited, await also, await priority("few")]
+            turns._usual_of_size[12] = {"few": 1.0}
+            return [*found, await priority("few", 12)]
 
-        async def request(tenant, leave):
-            async with turns.place(tenant):
-                now.append(tenant)
-                await leave.wait()
-
-        async def step(seconds=0.0):
-            clock[0] += seconds
-            for _ in range(9):
-                await asyncio.sleep(0)
-            return len(now)
-
-        leaves = [asyncio.Event() for _ in range(4)]
-        asking = zip(("few", "heavy", "heavy", "heavy"), leaves, strict=True)
-        tasks = [asyncio.create_task(request(*one)) for one in asking]
-        seen = [await step()]  # few and the first of heavy
-        clock[0] += 2.0
-        leaves[1].set()
-        seen.append(await step())
-        assert round(later[-1][0], 6) == 6
-        clock[0] += 6.0
-        later[-1][1]()
-        seen.append(await step())
-        clock[0] += 2.0
-        leaves[2].set()
-        seen.append(await step())
-        leaves[0].set()  # few has no more requests
-        seen.append(await step())
-        leaves[3].set()
-        await asyncio.gather(*tasks)
-        return seen
-
-    assert asyncio.run(run()) == [2, 2, 3, 3, 4]
+    assert asyncio.run(run()) == [("heavy", True), ("heavy", True), ("few", False), ("few", True)]
+    assert LOW_PRIORITY.get() is False
 
 
 def test_a_slot_that_becomes_free_after_a_request_has_left_goes_to_the_next():
@@ -733,12 +711,12 @@ def test_among_waiting_tenants_the_one_that_used_least_goes_first_and_old_use_is
         await asyncio.gather(*(request(tenant) for tenant in ("first", "much", "little", "least")))
         return served
 
-    used(turns, clock, much=4.0, little=2.0, least=1.0)
+    for _ in range(10):
+        used(turns, clock, first=0.09, much=0.12, little=0.11, least=0.1)
     assert asyncio.run(run()) == ["first", "least", "little", "much"]
     clock[0] += 1000.0
     for _ in range(30):
-        used(turns, clock, much=0.0, little=0.0, least=0.0)
-    used(turns, clock, least=0.5)
+        used(turns, clock, first=0.1, much=0.1, little=0.1, least=0.11)
     assert asyncio.run(run())[-1] == "least"
 
 
@@ -1132,7 +1110,7 @@ def test_long_requests_never_hold_all_slots():
         before = list(now)
         leave.set()
         await asyncio.gather(*tasks)
-        return before, sorted(now) == sorted(asked), turns._long
+        return before, sorted(now) == sorted(asked), turns._low
 
     assert asyncio.run(run()) == ([("long", 12), ("short", 6), ("other", 6)], True, 0)
 
@@ -1161,32 +1139,6 @@ def test_without_other_tenants_no_request_is_long():
     assert asyncio.run(run()) == 4
 
 
-def test_a_heavy_tenant_goes_on_when_its_pause_ends_although_no_other_request_does():
-    turns = Turns(4, each=4, patience=2.0)
-
-    async def run():
-        for tenant, seconds in (("other", 0.01), ("heavy", 5.0)):
-            async with turns.place(tenant):
-                SPENT.get().append(seconds)
-                await asyncio.sleep(0.01)
-        leave = asyncio.Event()
-
-        async def hold():
-            async with turns.place("other"):
-                await leave.wait()
-
-        holds = asyncio.create_task(hold())
-        await asyncio.sleep(0)
-        assert turns._rested > turns._now()
-        async with turns.place("heavy"):
-            still = not holds.done()
-        leave.set()
-        await holds
-        return still
-
-    assert asyncio.run(run())
-
-
 def test_a_client_that_reads_nothing_and_asks_again_loses_its_connection():
     async def large(scope, receive, send):
         await receive()
@@ -1208,37 +1160,6 @@ def test_a_client_that_reads_nothing_and_asks_again_loses_its_connection():
     asyncio.run(run())
 
 
-def test_a_pause_ends_although_others_have_asked_for_as_much_meanwhile():
-    turns = Turns(4, each=1, patience=2.0)
-    now = turns._now()
-    turns._asked = {"heavy": (5.0, now), "other": (3.0, now), "third": (3.0, now)}
-    turns._usual = {"heavy": 0.0, "other": 0.7}
-    turns._rested = now + 0.1
-
-    async def run():
-        leave, got = asyncio.Event(), []
-
-        async def request(tenant):
-            async with turns.place(tenant):
-                got.append(tenant)
-                await leave.wait()
-
-        tasks = [asyncio.create_task(request("other"))]
-        await asyncio.sleep(0)
-        assert "heavy" in turns._heavy()
-        for tenant in ("heavy", "other"):
-            tasks.append(asyncio.create_task(request(tenant)))
-            await asyncio.sleep(0)
-        assert (got, turns._heavy()) == (["other"], set())
-        async with asyncio.timeout(1.0):
-            while "heavy" not in got:
-                await asyncio.sleep(0.01)
-        leave.set()
-        await asyncio.gather(*tasks)
-
-    asyncio.run(run())
-
-
 def test_a_size_that_is_new_counts_with_the_usual_time_of_its_tenant():
     turns = Turns(4, each=1)
     turns._usual, turns._usual_of_size = {"few": 0.01, "flood": 3.0}, {12: {"flood": 3.0}}
@@ -1246,7 +1167,7 @@ def test_a_size_that_is_new_counts_with_the_usual_time_of_its_tenant():
 
     async def run(size):
         async with turns.place("few", size):
-            return turns._long, turns._recently("few", turns._now())
+            return turns._low, turns._recently("few", turns._now())
 
     assert asyncio.run(run(5))[1] < 0.02
     assert asyncio.run(run(12)) == (1, pytest.approx(3.0, rel=0.01))
