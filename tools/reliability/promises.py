@@ -140,7 +140,8 @@ def siege(found: dict[str, Any]) -> list[str]:
         table(["threads", *columns], used),
         "The server has a process for its event loop, and two processes that compute the answers, one of them with low "
         f"priority. Per second, the threads of all three ran for {quiet[server]:.2f} s in quiet periods and for "
-        f"{attack[server]:.2f} s during the attack; the event loop ran for {quiet[loop]:.2f} s and {attack[loop]:.2f} s.",
+        f"{attack[server]:.2f} s during the attack; the event loop ran for {quiet[loop]:.2f} s and "
+        f"{attack[loop]:.2f} s.",
     ]
 
 
