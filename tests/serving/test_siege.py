@@ -655,6 +655,51 @@ def test_a_request_that_is_cancelled_at_shutdown_is_no_error():
     assert asyncio.run(until_cancelled(app)({}, None, None)) is None
 
 
+def test_while_others_have_requests_heavy_tenants_get_a_quarter_of_the_time(monkeypatch):
+    clock = [0.0]
+    turns = Turns(4, each=4, now=lambda: clock[0])
+    used(turns, clock, heavy=10.0, few=0.1)
+
+    async def run():
+        loop, later, now = asyncio.get_running_loop(), [], []
+        monkeypatch.setattr(
+            loop, "call_later", lambda delay, call: later.append((delay, call)) or SimpleNamespace(cancel=lambda: None)
+        )
+
+        async def request(tenant, leave):
+            async with turns.place(tenant):
+                now.append(tenant)
+                await leave.wait()
+
+        async def step(seconds=0.0):
+            clock[0] += seconds
+            for _ in range(9):
+                await asyncio.sleep(0)
+            return len(now)
+
+        leaves = [asyncio.Event() for _ in range(4)]
+        asking = zip(("few", "heavy", "heavy", "heavy"), leaves, strict=True)
+        tasks = [asyncio.create_task(request(*one)) for one in asking]
+        seen = [await step()]  # few and the first of heavy
+        clock[0] += 2.0
+        leaves[1].set()
+        seen.append(await step())
+        assert round(later[-1][0], 6) == 6
+        clock[0] += 6.0
+        later[-1][1]()
+        seen.append(await step())
+        clock[0] += 2.0
+        leaves[2].set()
+        seen.append(await step())
+        leaves[0].set()  # few has no more requests
+        seen.append(await step())
+        leaves[3].set()
+        await asyncio.gather(*tasks)
+        return seen
+
+    assert asyncio.run(run()) == [2, 2, 3, 3, 4]
+
+
 def test_heavy_tenants_and_long_requests_get_low_priority():
     clock = [0.0]
     turns = Turns(4, each=4, now=lambda: clock[0])
@@ -1139,6 +1184,32 @@ def test_without_other_tenants_no_request_is_long():
     assert asyncio.run(run()) == 4
 
 
+def test_a_heavy_tenant_goes_on_when_its_pause_ends_although_no_other_request_does():
+    turns = Turns(4, each=4, patience=2.0)
+
+    async def run():
+        for tenant, seconds in (("other", 0.01), ("heavy", 5.0)):
+            async with turns.place(tenant):
+                SPENT.get().append(seconds)
+                await asyncio.sleep(0.01)
+        leave = asyncio.Event()
+
+        async def hold():
+            async with turns.place("other"):
+                await leave.wait()
+
+        holds = asyncio.create_task(hold())
+        await asyncio.sleep(0)
+        assert turns._rested > turns._now()
+        async with turns.place("heavy"):
+            still = not holds.done()
+        leave.set()
+        await holds
+        return still
+
+    assert asyncio.run(run())
+
+
 def test_a_client_that_reads_nothing_and_asks_again_loses_its_connection():
     async def large(scope, receive, send):
         await receive()
@@ -1156,6 +1227,37 @@ def test_a_client_that_reads_nothing_and_asks_again_loses_its_connection():
                         assert count or len(door._address) == 1
                     while door._address:
                         await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_a_pause_ends_although_others_have_asked_for_as_much_meanwhile():
+    turns = Turns(4, each=1, patience=2.0)
+    now = turns._now()
+    turns._asked = {"heavy": (5.0, now), "other": (3.0, now), "third": (3.0, now)}
+    turns._usual = {"heavy": 0.0, "other": 0.7}
+    turns._rested = now + 0.1
+
+    async def run():
+        leave, got = asyncio.Event(), []
+
+        async def request(tenant):
+            async with turns.place(tenant):
+                got.append(tenant)
+                await leave.wait()
+
+        tasks = [asyncio.create_task(request("other"))]
+        await asyncio.sleep(0)
+        assert "heavy" in turns._heavy()
+        for tenant in ("heavy", "other"):
+            tasks.append(asyncio.create_task(request(tenant)))
+            await asyncio.sleep(0)
+        assert (got, turns._heavy()) == (["other"], set())
+        async with asyncio.timeout(1.0):
+            while "heavy" not in got:
+                await asyncio.sleep(0.01)
+        leave.set()
+        await asyncio.gather(*tasks)
 
     asyncio.run(run())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Collection, Hashable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic
@@ -18,8 +18,8 @@ PATIENCE = 10.0
 _LONGEST_RETRY = 60
 _HALF, _NOTHING = 10.0, 1e-3
 """Half-life, in seconds, of a tenant's recent processor time; processor seconds below which a tenant is inactive."""
-_ABOVE = 1.25
-"""A tenant is heavy above this multiple of the average."""
+_ABOVE, _REST = 1.25, 3.0
+"""A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
 _LONG, _LEAST_LONG = 2.0, 0.02
 """A request is long above `_LONG` times the median of the tenants' usual times, and above `_LEAST_LONG` seconds."""
 _MOST_SHARES = 2.0
@@ -62,7 +62,8 @@ class Turns:
     slots, and all other requests would have to wait for their end. A request is long if it usually takes much more
     processor time than the requests of at least half of the tenants. A tenant is heavy if it asks for clearly more
     processor time than the average. The time for which a request holds its slot would not show this: while heavy
-    requests run, every request takes long.
+    requests run, every request takes long. While other tenants have requests, heavy tenants also get at most a quarter
+    of the time: after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class Turns:
         self._usual: dict[Hashable, float] = {}  # processor seconds of a request
         self._usual_of_size: dict[int, dict[Hashable, float]] = {}
         self._usually_takes: dict[Hashable, float] = {}
+        self._rested = -math.inf  # the time until which heavy tenants make way for others
+        self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def place(self, tenant: Hashable, size: int = 0) -> AsyncIterator[None]:
@@ -95,9 +98,9 @@ class Turns:
         expected = of_size.get(tenant, max(of_size.values(), default=own))
         self._ask(tenant, expected)
         long = self._is_long(expected)
-        low = long or tenant in self._heavy()
-        if (tenant, long) not in self._waiting and self._free(tenant, low):
-            self._take(tenant, low)
+        heavy = self._heavy()
+        if (tenant, long) not in self._waiting and self._free(tenant, long, heavy):
+            low = self._take(tenant, long, heavy)
         else:
             low = await self._wait(tenant, long)
         begun, jobs = self._now(), list[float]()
@@ -111,6 +114,8 @@ class Turns:
             self._ask(tenant, spent - expected)
             for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
                 usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
+            if tenant in self._heavy():
+                self._rested = self._now() + _REST * took
             self._give_back(tenant, low)
 
     def _ask(self, tenant: Hashable, seconds: float) -> None:
@@ -123,14 +128,23 @@ class Turns:
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
-    def _free(self, tenant: Hashable, low: bool) -> bool:
+    def _free(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
         if self._busy[tenant] >= self._each:
             return False
-        return self._low < self._most_low if low else self._busy.total() - self._low < self._most
+        if not long and tenant not in heavy:
+            return self._busy.total() - self._low < self._most
+        if self._low >= self._most_low:
+            return False
+        if tenant not in heavy or self._now() >= self._rested:
+            return True
+        return all(one in heavy for one in (*self._busy, *self._queued()))
 
-    def _take(self, tenant: Hashable, low: bool) -> None:
+    def _take(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
+        """Occupy a slot; return True if it is a slot of low priority."""
+        low = long or tenant in heavy
         self._busy[tenant] += 1
         self._low += low
+        return low
 
     def _active(self) -> set[Hashable]:
         """Return the tenants that have a request, or had a request in the last `_HALF` seconds."""
@@ -171,6 +185,7 @@ class Turns:
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         line = self._waiting.setdefault((tenant, long), deque())
         line.append(turn)
+        self._wake_after_pause()
         try:
             async with asyncio.timeout(self._patience):
                 return await turn
@@ -208,15 +223,22 @@ class Turns:
     def _hand_out(self) -> None:
         """Give free slots to waiting requests."""
         heavy = self._heavy()
-        while ready := [(one, long) for one, long in self._waiting if self._free(one, long or one in heavy)]:
+        while ready := [(one, long) for one, long in self._waiting if self._free(one, long, heavy)]:
             now = self._now()
             following = min(ready, key=lambda line: (self._busy[line[0]], self._recently(line[0], now)))
-            tenant, long = following
             line = self._waiting.pop(following)
             turn = line.popleft()
             if line:
                 self._waiting[following] = line  # the tenant moves to the end of the line
             if not turn.done():
-                low = long or tenant in heavy
-                turn.set_result(low)
-                self._take(tenant, low)
+                turn.set_result(self._take(*following, heavy))
+        self._wake_after_pause()
+
+    def _wake_after_pause(self) -> None:
+        """Hand out slots at the end of the pause of heavy tenants, if a request waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        rest = self._rested - self._now()
+        if rest > 0 and self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(rest, self._hand_out)
