@@ -96,7 +96,7 @@ def test_the_answers_equal_those_of_this_process(folder):
                 view.answer("search", b"{}")
 
 
-def test_a_second_process_answers_requests_of_low_priority(folder):
+def test_another_process_answers_requests_of_low_priority(folder):
     made = partial(Served, folder, embed, filters=FILTERS)
     with answer_processes(made, 1, partial(niced, folder), 1) as views:
         expected = views["red"].answer("search", ASKED)
@@ -119,14 +119,57 @@ def niced(folder: Path) -> Served:
     return served
 
 
-def test_if_the_second_process_cannot_start_the_first_process_ends(folder):
-    first = partial(Served, folder, embed, filters=FILTERS)
-    with (
-        pytest.raises(ValueError, match="second"),
-        answer_processes(first, 1, partial(_fails, ValueError, "second")),
-    ):
+def test_all_threads_of_the_low_process_have_low_priority(folder):
+    with answer_processes(partial(niced, folder), 1, partial(niced, folder)):
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        found = [
+            {os.getpriority(os.PRIO_PROCESS, int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()}
+            for pid, said in running_children(os.getpid())
+            if "multiprocessing-fork" in said
+        ]
+    assert sorted(found, key=min) == [{own}, {min(19, own + 10)}]
+
+
+@pytest.mark.parametrize("ends", [partial(os._exit, 7), None])
+def test_if_a_process_ends_while_the_other_loads_the_server_does_not_start(folder, ends):
+    served, begun = partial(Served, folder, embed, filters=FILTERS), time.monotonic()
+    normal, low = (served, partial(time.sleep, 600)) if ends is None else (partial(time.sleep, 600), ends)
+
+    def kill_the_first() -> None:
+        until(lambda: len(running_children(os.getpid())) > 1)
+        time.sleep(3.0)
+        os.kill(min(pid for pid, said in running_children(os.getpid()) if "multiprocessing-fork" in said), 9)
+
+    if ends is None:
+        threading.Thread(target=kill_the_first).start()
+    with pytest.raises(StoreError, match=r"exit code (7|-9)\)"), answer_processes(normal, 1, low):
+        pass
+    assert time.monotonic() - begun < PATIENCE
+    until(lambda: not multiprocessing.active_children())
+
+
+def test_if_the_low_process_cannot_start_the_other_process_ends(folder):
+    served = partial(Served, folder, embed, filters=FILTERS)
+    with pytest.raises(ValueError, match="low"), answer_processes(served, 1, partial(_fails, ValueError, "low")):
         pass
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize(("tenants", "processes"), [(["red"], 1), (["red", "blue"], 2)])
+def test_only_a_server_of_several_tenants_has_a_process_of_low_priority(folder, tmp_path, tenants, processes):
+    file = tmp_path / "tenants.json"
+    told = {name: {"token": f"token-of-{name}-0123456789", "filter": {"team": name}} for name in tenants}
+    file.write_text(json.dumps(told), encoding="utf-8")
+    server = subprocess.Popen(
+        command(str(folder), "--transport", "http", "--port", "0", "--tenants", str(file)),
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        told_address(server)
+        assert len([one for one in running_children(server.pid) if "multiprocessing-fork" in one[1]]) == processes
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.communicate(timeout=PATIENCE)
 
 
 def test_the_processor_time_of_an_answer_is_counted(folder):

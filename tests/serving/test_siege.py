@@ -684,11 +684,11 @@ def test_while_others_have_requests_heavy_tenants_get_a_quarter_of_the_time(monk
         clock[0] += 2.0
         leaves[1].set()
         seen.append(await step())
-        assert round(later[-1][0], 6) == 6
-        clock[0] += 6.0
+        assert round(later[-1][0], 6) == 5
+        clock[0] += 5.0
         later[-1][1]()
         seen.append(await step())
-        clock[0] += 2.0
+        clock[0] += 1.0
         leaves[2].set()
         seen.append(await step())
         leaves[0].set()  # few has no more requests
@@ -1208,6 +1208,34 @@ def test_a_heavy_tenant_goes_on_when_its_pause_ends_although_no_other_request_do
         return still
 
     assert asyncio.run(run())
+
+
+def test_only_further_requests_of_a_tenant_are_long_from_a_short_time_on():
+    turns = Turns(4, each=2)
+    turns._usual = {"short": 0.005, "other": 0.005, "slow": 0.05}
+    turns._asked = {name: (0.5, turns._now()) for name in turns._usual}
+
+    async def run():
+        async with turns.place("slow"):
+            alone = LOW_PRIORITY.get()
+            async with turns.place("slow"):
+                return alone, LOW_PRIORITY.get()
+
+    assert asyncio.run(run()) == (False, True)
+
+
+def test_a_request_that_searches_nothing_makes_no_search_long():
+    turns = Turns(4, each=2)
+
+    async def run():
+        for tenant in ("a", "b"):
+            for seconds in (*[0.0005] * 30, 0.15, 0.15):  # the handshakes of an agent, and its searches
+                async with turns.place(tenant, 8 if seconds > 0.1 else 6):
+                    SPENT.get().append(seconds)
+        async with turns.place("a", 8):
+            return LOW_PRIORITY.get()
+
+    assert asyncio.run(run()) is False
 
 
 def test_a_client_that_reads_nothing_and_asks_again_loses_its_connection():

@@ -60,9 +60,9 @@ def run(
     _configure_log(log_level)
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
     most = max_requests + most_low(max_requests)
-    allow_descriptors(max_connections, 2 * most)  # each concurrent request has a pipe to the other process
-    second = partial(made, announces=False) if len(names) > 1 else None  # requests of one client have equal priority
-    with answer_processes(made, max_requests, second, most_low(max_requests)) as views:
+    allow_descriptors(max_connections, 2 * most)  # each concurrent request has a pipe to another process
+    low = partial(made, announces=False) if len(names) > 1 else None  # requests of one client have equal priority
+    with answer_processes(made, max_requests, low, most_low(max_requests)) as views:
         app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant)
         run_http(app, host, port, Door(max_connections, max_connections_per_address))
 
@@ -79,22 +79,20 @@ def _served(
 ) -> Served:
     """Open the folder, print the number of passages of each client, and follow the changes of the folder.
 
-    `names` and `filters` are the names and filters of the clients by token. If `announces` is false, this function
-    prints nothing and does not warn. The other parameters are options of the command.
+    `names` and `filters` are the names and filters of the clients by token. If `announces` is false, another process
+    prints the numbers and logs the warnings of the opening. The other parameters are options of the command.
     """
-    _configure_log(log_level)
+    _configure_log(log_level if announces else "error")
     saved = folder / PIPELINE
-    with warnings.catch_warnings():
-        if not announces:
-            warnings.simplefilter("ignore")
-        served = Served(
-            folder,
-            model_named(embedder),
-            filters=filters,
-            pipeline=FusionPipeline.load(saved) if saved.is_file() else None,
-            timeout=timeout,
-            max_query_length=max_query_length,
-        )
+    served = Served(
+        folder,
+        model_named(embedder),
+        filters=filters,
+        pipeline=FusionPipeline.load(saved) if saved.is_file() else None,
+        timeout=timeout,
+        max_query_length=max_query_length,
+    )
+    _configure_log(log_level)
     if announces:
         for token, view in served.views.items():
             _say_how_many(names[token], view, served)

@@ -18,15 +18,19 @@ PATIENCE = 10.0
 _LONGEST_RETRY = 60
 _HALF, _NOTHING = 10.0, 1e-3
 """Half-life, in seconds, of a tenant's recent processor time; processor seconds below which a tenant is inactive."""
-_ABOVE, _REST = 1.25, 3.0
-"""A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
-_LONG, _LEAST_LONG = 2.0, 0.02
-"""A request is long above `_LONG` times the median of the tenants' usual times, and above `_LEAST_LONG` seconds."""
+_ABOVE, _REST, _LONGEST_REST = 1.25, 3.0, 5.0
+"""A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request, at
+most `_LONGEST_REST` seconds, which is less than the patience of the next request."""
+_LONG, _LEAST_LONG, _LEAST_LONG_OF_SEVERAL = 2.0, 0.1, 0.02
+"""A request is long above `_LONG` times the median of the tenants' usual times, and above `_LEAST_LONG` seconds.
+
+For a tenant with other running or waiting requests, `_LEAST_LONG_OF_SEVERAL` applies."""
 _MOST_SHARES = 2.0
 """Maximum processor time of one tenant that counts in the average, in equal shares of one processor."""
 _REQUEST = 0.002
-"""Processor seconds that the event loop needs for a request, in addition to the time of the worker threads."""
+"""Processor seconds that the event loop needs for a request, in addition to the time of the worker threads.
 
+A request that takes less than twice as long searches nothing, so it does not count in the usual time of its tenant."""
 
 LOW_PRIORITY: ContextVar[bool] = ContextVar("LOW_PRIORITY", default=False)
 """Whether the request of this context is answered with low priority."""
@@ -60,10 +64,13 @@ class Turns:
 
     Long requests and the requests of heavy tenants get slots of low priority. Otherwise, they would sometimes hold all
     slots, and all other requests would have to wait for their end. A request is long if it usually takes much more
-    processor time than the requests of at least half of the tenants. A tenant is heavy if it asks for clearly more
-    processor time than the average. The time for which a request holds its slot would not show this: while heavy
-    requests run, every request takes long. While other tenants have requests, heavy tenants also get at most a quarter
-    of the time: after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
+    processor time than the requests of at least half of the tenants. If its tenant has other requests at the same time,
+    a shorter time is enough, because many such requests together hold slots for a long time.
+
+    A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
+    its slot would not show this: while heavy requests run, every request takes long. While other tenants have requests,
+    heavy tenants also pause: after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds, at
+    most five.
     """
 
     def __init__(
@@ -97,7 +104,7 @@ class Turns:
         own = self._usual.get(tenant, max(self._usual.values(), default=0.0))
         expected = of_size.get(tenant, max(of_size.values(), default=own))
         self._ask(tenant, expected)
-        long = self._is_long(expected)
+        long = self._is_long(tenant, expected)
         heavy = self._heavy()
         if (tenant, long) not in self._waiting and self._free(tenant, long, heavy):
             low = self._take(tenant, long, heavy)
@@ -112,10 +119,11 @@ class Turns:
             LOW_PRIORITY.reset(priority)
             took, spent = self._now() - begun, _REQUEST + sum(jobs)
             self._ask(tenant, spent - expected)
-            for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
-                usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
+            if spent >= 2 * _REQUEST:
+                for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
+                    usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
             if tenant in self._heavy():
-                self._rested = self._now() + _REST * took
+                self._rested = self._now() + min(_REST * took, _LONGEST_REST)
             self._give_back(tenant, low)
 
     def _ask(self, tenant: Hashable, seconds: float) -> None:
@@ -155,13 +163,14 @@ class Turns:
         """Return the tenants that have a waiting request."""
         return {one for one, _ in self._waiting}
 
-    def _is_long(self, expected: float) -> bool:
+    def _is_long(self, tenant: Hashable, expected: float) -> bool:
         """Return True if a request is long; `expected` is the processor time that such a request usually takes.
 
         The usual times of active tenants are compared by their lower median. With one tenant, no request is long.
         """
         usual = sorted(self._usual[one] for one in self._active() if one in self._usual)
-        return len(usual) > 1 and expected > max(_LEAST_LONG, _LONG * usual[(len(usual) - 1) // 2])
+        least = _LEAST_LONG_OF_SEVERAL if self._busy[tenant] or self._count(tenant) else _LEAST_LONG
+        return len(usual) > 1 and expected > max(least, _LONG * usual[(len(usual) - 1) // 2])
 
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
