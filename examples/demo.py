@@ -27,11 +27,12 @@ from phasegraph.apps.cli.explain import show_result
 from phasegraph.apps.cli.output import console, progress, show_table, write_json
 from phasegraph.embedding import named_embedder
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, Table, compare
+from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.query_files import Query
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
+from phasegraph.evaluation.systems import OWN_SYSTEMS
 from phasegraph.graph import EntityGraph
 
 BUNDLED = Path(__file__).resolve().parents[1] / "data" / "musique-openie"

@@ -15,10 +15,10 @@ from tiny import QUERIES, many_queries, write_dataset
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import ConfidenceModel
 from phasegraph.apps.cli import main
-from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.evaluation.recommendation import WEIGHED
 from phasegraph.evaluation.runs import read_run
 from phasegraph.evaluation.splits import split_by_id
+from phasegraph.evaluation.systems import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.fusion.priors import UnitPrior

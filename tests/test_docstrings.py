@@ -20,8 +20,8 @@ MODULES = [
     "phasegraph.graph", "phasegraph.pagerank", "phasegraph.evaluation", "phasegraph.fusion.rules",
     "phasegraph.calibration.per_list", "phasegraph.acceptance.certified", "phasegraph.acceptance.fitting",
     "phasegraph.acceptance.judged", "phasegraph.pagerank.workspace",
-    "phasegraph.evaluation.experiment",
-    "phasegraph.evaluation.significance", "phasegraph.evaluation.report",
+    "phasegraph.evaluation.experiment", "phasegraph.evaluation.systems", "phasegraph.evaluation.system_runs",
+    "phasegraph.evaluation.significance", "phasegraph.evaluation.report", "phasegraph.evaluation.report_page",
 ]  # fmt: skip
 #: Modules without an ``__all__`` of which a user needs these names only; the rest are parts of the room.
 ONLY = {
@@ -56,7 +56,7 @@ ONLY = {
     "phasegraph.pagerank.workspace": ["PushWorkspace"],
     "phasegraph.acceptance.judged": ["check_orientation", "check_orientations", "query_losses"],
 }
-HELPERS = {"phasegraph.evaluation.experiment.pipeline_system"}
+HELPERS = {"phasegraph.evaluation.systems.pipeline_system"}
 CODES = {"GL07", "GL08", "PR01", "PR02", "PR10", "RT01", "YD01", "SS01"}
 
 

@@ -489,7 +489,7 @@ def test_a_folder_that_was_made_anew_is_not_the_one_that_was_opened(tmp_path: Pa
     corpus = _create(tmp_path / "folder")
     shutil.rmtree(tmp_path / "folder")
     _create(tmp_path / "folder", "x", "y")
-    with pytest.raises(StoreError, match="load it again"):
+    with pytest.raises(StoreError, match="load it again, or restart the server"):
         corpus.replace([], [_passage("c")])
     assert set(_open(tmp_path / "folder").index.records) == {"x", "y"}
 

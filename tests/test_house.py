@@ -64,9 +64,11 @@ INSIDE = {
     "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "merging", "corpus", "chroma"],
     "evaluation": [
         "judgements", "corpus_files", "query_files", "datasets", "own_questions", "natural_questions", "runs",
-        "significance", "measures", "splits", "triple_facts", "source_runs", "experiment", "peers", "abstention",
-        "tuning", "calibrated_system", "answering", "predicted_answers", "protocol", "recommendation", "report",
-        "ablation", "retrievers", "comparison",
+        "significance", "measures", "splits", "triple_facts", "published_walks", "source_runs", "systems",
+        "experiment", "system_runs", "peers", "abstention", "calibrated_pipeline", "learned_weights",
+        "configurations", "tuning", "tuned_confidence", "calibrated_system", "answering", "predicted_answers",
+        "protocol", "recommendation", "report_page", "report", "ablation", "judged_questions", "retriever_runs",
+        "passage_matching", "retrievers", "comparison",
     ],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [
@@ -77,9 +79,10 @@ INSIDE = {
         "workers", "breaker", "protocol", "steps", "settings", "source_state", "source_task", "gathering", "gatherer",
     ],
     "retrieval": [
-        "attempts", "once", "identity", "payloads", "notes", "joining", "deletions", "additions", "directions",
+        "attempts", "once", "identity", "payloads", "notes", "joining", "access", "deletions", "additions",
+        "directions",
         "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
-        "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading", "access",
+        "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading",
         "filters", "faiss_rows", "wrapped", "nearest", "plain_hits", "stages", "answer", "notices", "driver",
         "routed_search", "correction", "call", "fitting", "engine", "lists", "by_document", "framework", "filter_types",
         "indexing", "new_folder", "kept", "plain_filters", "passage_folder", "parents", "graph_search", "over_corpus",

@@ -7,17 +7,14 @@ import pytest
 
 from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.errors import InsufficientDataError, InvalidInputError, PhasegraphWarning
+from phasegraph.evaluation.calibrated_pipeline import calibrated_pipeline
+from phasegraph.evaluation.configurations import Candidate, candidates
 from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.learned_weights import learn_weights
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.splits import split_by_id
-from phasegraph.evaluation.tuning import (
-    Candidate,
-    calibrated_pipeline,
-    candidates,
-    learn_weights,
-    tune,
-    tune_confidence,
-)
+from phasegraph.evaluation.tuned_confidence import tune_confidence
+from phasegraph.evaluation.tuning import tune
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import read_hits
 from phasegraph.ranking import Background, Ranking

@@ -145,7 +145,7 @@ def _break(folder: Path, tmp: Path, what: str) -> list[object]:
         ("line", "corpus.jsonl:2:"),
         ("twice", "corpus.jsonl:2: ids must not repeat; 'a' is already on line 1"),
         ("no text", "corpus.jsonl:2: a passage must have a title or a text; 'b'"),
-        ("empty", "corpus.jsonl: a corpus must have at least one passage"),
+        ("empty", "corpus.jsonl: there is no readable file: skipped 1 file: the file contains no text"),
         ("triples", "t.jsonl:2: passage 'zz' is not in the corpus"),
         ("rows", "v.npy: the file must have one row per line of corpus.jsonl (12); got 5"),
         ("nan", "v.npy: embeddings must be finite; row 3"),

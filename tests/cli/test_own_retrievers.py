@@ -20,7 +20,7 @@ chain = RunnableLambda(lambda question: [Document("", id=name) for name in IDS])
 
 class Nodes(BaseRetriever):
     def _retrieve(self, bundle):
-        return [NodeWithScore(node=TextNode(id_=name), score=0.5) for name in IDS]
+        return [NodeWithScore(node=TextNode(id_=name, text=name), score=0.5) for name in IDS]
 
 
 class Rag:
@@ -39,6 +39,10 @@ def failing(question):
     if question.startswith("Which"):
         raise ConnectionError("no route to host")
     return IDS
+
+
+def boom(question):
+    raise RuntimeError("boom")
 
 
 def unreadable(question):
@@ -142,11 +146,12 @@ def test_errors_are_counted_and_the_first_is_shown(folder, capsys):
 
 def test_where_every_question_fails_the_command_fails(folder, tmp_path, capsys):
     write_jsonl(tmp_path / "judged.jsonl", [{"question": "Which?", "relevant": ["p01"]}])
-    for fails in ("failing", "unreadable"):
+    for fails in ("failing", "boom", "unreadable"):
         assert main(["evaluate", "judged.jsonl", "--retriever", f"my_rag:{fails}"]) == 1
-    first, text, second = capsys.readouterr().err.splitlines()
+    first, text, _, boom, second = capsys.readouterr().err.splitlines()
     assert first.endswith("all sources failed. my_rag:failing: ConnectionError")
     assert text == "my_rag:failing: ConnectionError: no route to host"
+    assert boom == "my_rag:boom: RuntimeError: boom"
     assert "must return a list of documents or nodes" in second
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from pyarrow.parquet import write_table
 from tests.repeats import EXHAUSTIVE
 
 from langchain_phasegraph import PhaseGraphRetriever
@@ -232,14 +236,92 @@ def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing
     (files / "t.csv").write_text("name,text\nx,Ed wrote to Flo.\ny,Flo sang.\n")
     assert sync(files)["t.csv"] == 2
     (files / "t.csv").write_text("name,text\n" + '"' + "x" * 200_000)
-    (files / "a.md").write_text("")
     documents = sync(files)
-    assert capsys.readouterr().out.count("skipped 1 file") == 2
-    assert {"t.csv", "a.md"} <= documents.keys()
+    assert "skipped 1 file" in capsys.readouterr().out
+    assert "t.csv" in documents
     for one in ("a.md", "b.txt", "t.csv", "deep/c.jsonl"):
         (files / one).unlink()
     assert sync(files, code=1) == documents
     assert re.search(r"contains no files.*out was not changed.*add --allow-empty", capsys.readouterr().err)
+
+
+def test_the_passages_of_an_emptied_file_and_of_a_link_are_deleted(files: Path, capsys: Any) -> None:
+    (files / "d.txt").write_text("Di wrote to Ed.")
+    (files / "e.md").write_text("Ed slept.")
+    documents = sync(files)
+    (files / "a.md").write_text(" \n")
+    (files / "deep" / "c.jsonl").write_text("")
+    (files / "d.txt").rename("d.txt")
+    (files / "d.txt").symlink_to(Path("d.txt").absolute())
+    capsys.readouterr()
+    assert sync(files) == {"b.txt": 1, "e.md": 1}
+    said = capsys.readouterr().out
+    assert "skipped 1 file: links are not followed (d.txt)" in said
+    assert "skipped 2 files: the file contains no text (a.md, deep/c.jsonl)" in said
+    assert "3 deleted" in said
+    for one in ("b.txt", "e.md"):
+        (files / one).write_text("")
+    assert sync(files, code=1) == {"b.txt": 1, "e.md": 1}
+    assert "the file contains no text" in (said := capsys.readouterr().err)
+    assert "out was not changed" in said
+    assert sync(files, "--allow-empty") == {}
+    assert len(documents) == 5
+
+
+def test_a_link_in_an_archive_and_a_file_of_another_kind_keep_no_passages(files: Path) -> None:
+    def archived(linked: bool) -> None:
+        with tarfile.open(files / "a.tar", "w") as archive:
+            for name in ("x.md", "y.md"):
+                entry = tarfile.TarInfo(name)
+                if linked and name == "y.md":
+                    entry.type, entry.linkname = tarfile.SYMTYPE, "x.md"
+                entry.size = 0 if entry.issym() else 11
+                archive.addfile(entry, io.BytesIO(b"Ada met Bo."))
+
+    archived(linked=False)
+    documents = sync(files)
+    archived(linked=True)
+    (files / "deep" / "c.jsonl").unlink()
+    (files / "deep").rmdir()
+    (files / "deep").write_text("a file without a suffix")
+    assert documents.keys() - sync(files).keys() == {"a.tar/y.md", "deep/c.jsonl"}
+
+
+def test_one_damaged_file_is_no_error_if_the_folder_may_become_empty(files: Path, capsys: Any) -> None:
+    (files / "b.csv").write_text("text\nBo left\n")
+    documents = sync(files)
+    for name in ("a.md", "b.txt", "deep/c.jsonl"):
+        (files / name).unlink()
+    (files / "b.csv").write_text("text\nBo,left\n")
+    assert sync(files, code=1) == documents
+    assert "b.csv:2: the row has 2 cells" in capsys.readouterr().err
+    assert sync(files, "--allow-empty").keys() == {"b.csv"}
+    assert "b.csv:2: the row has 2 cells" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_opened_keeps_its_passages(files: Path, monkeypatch: Any, capsys: Any) -> None:
+    (files / "deeper.txt").write_text("Di wrote to Ed.")
+    documents = sync(files)
+    (files / "deeper.txt").unlink()
+    del documents["deeper.txt"]
+    plain, closed = os.scandir, "deep"
+
+    def refused(path: Any) -> Any:
+        if Path(path).name == closed:
+            raise OSError(5, "Input/output error", os.fspath(path))
+        return plain(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    capsys.readouterr()
+    for more in ([], ["--allow-empty"]):
+        assert sync(files, *more) == documents
+        said = capsys.readouterr().out
+        assert said.count("skipped 1 folder: the folder cannot be opened: Input/output error (deep/)") == 1
+    for one in ("a.md", "b.txt"):
+        (files / one).unlink()
+    assert sync(files, "--allow-empty") == {"deep/c.jsonl": 1}
+    closed = files.name
+    assert sync(files, "--allow-empty", code=1) == {"deep/c.jsonl": 1}
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -273,6 +355,30 @@ def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_a
     assert "Babbage" in capsys.readouterr().out
     whole = GraphIndex.build([one for one in opened(Path("out")).records.values()])
     assert whole.graph.entities == opened(Path("out")).graph.entities
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_answers_to_a_file_of_questions_say_that_they_used_no_vectors(files: Path, capsys: Any) -> None:
+    sync(files, "--embedder", "sync_models:one")
+    Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
+    write_table(pa.table({"id": ["1"], "text": ["Who?"], "embedding": [[1.0] * 16]}), "embedded.parquet")
+    write_table(pa.table({"id": ["1"], "text": ["Who?"]}), "asked.parquet")
+    told = {}
+    for asked in ("asked.jsonl", "asked.parquet", "embedded.parquet"):
+        assert main(["retrieve", "out", asked, "--out", "run.jsonl"]) == 0
+        told[asked] = "--embedder also uses the embeddings of the index" in " ".join(capsys.readouterr().out.split())
+    assert told == {"asked.jsonl": True, "asked.parquet": True, "embedded.parquet": False}
+    assert main(["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", "--embedder", "sync_models:one"]) == 0
+    assert "uses the embeddings" not in capsys.readouterr().out
+
+
+def test_an_interrupted_command_says_so(files: Path, monkeypatch: Any, capsys: Any) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FileSync, "sync", interrupted)
+    sync(files, code=130)
+    assert capsys.readouterr().err == "phasegraph: interrupted\n"
 
 
 def test_a_table_is_a_document_whose_rows_keep_their_ids(files: Path, capsys: Any) -> None:

@@ -10,9 +10,9 @@ from phasegraph import Ranking
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.abstention import abstain_auc, ask_off_topic, ask_unanswerable, calibration_errors, without
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, System, source_system
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.source_runs import ExperimentInput
+from phasegraph.evaluation.systems import OWN_SYSTEMS, System, source_system
 
 OWN = [OWN_SYSTEMS[name] for name in ("vector", "graph", "bm25", "default", "default-three", "rrf", "semflow")]
 

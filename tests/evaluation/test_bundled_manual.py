@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, compare, run_systems
+from phasegraph.evaluation.experiment import compare
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, PAGE_MEASURES, Measure
 from phasegraph.evaluation.source_runs import ExperimentInput
+from phasegraph.evaluation.system_runs import run_systems
+from phasegraph.evaluation.systems import OWN_SYSTEMS
 
 MANUAL = Path(__file__).parents[2] / "data" / "postgresql"
 

@@ -9,13 +9,15 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation import evaluate
 from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import Answers, System, compare, run_systems, run_within
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.experiment import Answers, compare
+from phasegraph.evaluation.judgements import Judgement, check_judged
 from phasegraph.evaluation.measures import ANSWER_MEASURES, MEASURES, Measure, score_run
 from phasegraph.evaluation.peers import ensemble
 from phasegraph.evaluation.query_files import Query
-from phasegraph.evaluation.runs import Run, check_judged, write_run
+from phasegraph.evaluation.runs import Run, write_run
 from phasegraph.evaluation.source_runs import ExperimentInput
+from phasegraph.evaluation.system_runs import run_systems, run_within
+from phasegraph.evaluation.systems import System
 from phasegraph.ranking import Ranking
 
 JUDGED = [Judgement("q1", (("a",), ("b",))), Judgement("q2", (("c",),))]

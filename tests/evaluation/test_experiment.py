@@ -10,11 +10,13 @@ from scipy import stats
 
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, System, compare, run_systems, source_system
+from phasegraph.evaluation.experiment import Answers, compare
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.significance import holm, mcnemar_exact, sign_flip
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
+from phasegraph.evaluation.system_runs import run_systems
+from phasegraph.evaluation.systems import OWN_SYSTEMS, System, source_system
 
 L5 = Measure("LastHop", 5)
 JUDGED = [Judgement(f"q{i:03d}", ((f"a{i}",), (f"b{i}",))) for i in range(40)]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO
 from phasegraph.evaluation.peers import PEERS
+from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.judgements import Judgement
-from phasegraph.evaluation.runs import Run, check_judged, read_qrels, read_run, write_run
+from phasegraph.evaluation.judgements import Judgement, check_judged
+from phasegraph.evaluation.runs import Run, read_qrels, read_run, write_run
 from phasegraph.ranking import Ranking
 
 

@@ -8,8 +8,10 @@ from scipy import sparse
 
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, run_systems
-from phasegraph.evaluation.source_runs import ExperimentInput, fact_seeds, hippo_adjacency, search_sources
+from phasegraph.evaluation.published_walks import fact_seeds, hippo_adjacency
+from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
+from phasegraph.evaluation.system_runs import run_systems
+from phasegraph.evaluation.systems import OWN_SYSTEMS
 from phasegraph.evaluation.triple_facts import Facts, load_facts, normalised
 from phasegraph.pagerank import personalized_pagerank
 

@@ -4,6 +4,8 @@
 
 writes ``tests/folders/FRAMEWORK-VERSION.zip``: the folder, with an index and two changes, and the answers to expect.
 Run it for every release, and for every change of the format; never write an archive of another version anew.
+Write the archives ``FRAMEWORK-VERSION-chroma.zip`` with the lowest Chroma that the bounds allow, because a Chroma opens
+no folder of a newer one.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def test_truncated_min_max_agrees_with_numpys_quantiles_and_keeps_the_order(valu
 
 def random_case(seed, dimensions=70):
     rng = np.random.default_rng(seed)
-    mentions = sparse.random_array((30, 40), density=0.08, rng=rng).tocsr()
+    mentions = sparse.random_array((30, 40), density=0.08, random_state=rng).tocsr()
     return mentions, rng.normal(size=(30, dimensions))
 
 

@@ -50,7 +50,7 @@ def edges(graph):
     matrix = graph.adjacency.tocoo()
     return {
         (names[row], names[column]): float(value)
-        for row, column, value in zip(*matrix.coords, matrix.data, strict=True)
+        for row, column, value in zip(matrix.row, matrix.col, matrix.data, strict=True)
     }
 
 

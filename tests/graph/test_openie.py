@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from phasegraph import InvalidInputError
+from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.graph import Extraction, build_graph
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.building import read_openie
@@ -104,5 +104,13 @@ def test_names_handed_over_as_written_are_those_the_rules_find() -> None:
 
 
 def test_what_is_no_record_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="must be an Extraction; got dict"):
-        build_graph(PASSAGES, triples=[{"id": "a"}])
+    names = dict.fromkeys(["Ada"]).keys()  # as a table or a graph of another library, it contains texts
+    for wrong, said in (
+        ([{"id": "a"}], "list of dict"),
+        ([("Ada", "met", "Bo")], "list of tuple"),
+        (names, "dict_keys of str"),
+    ):
+        with pytest.raises(InvalidTypeError, match=rf"{{'PASSAGE ID': \[.*or a list of Extraction; got {said}"):
+            build_graph(PASSAGES, triples=wrong)
+    with pytest.raises(InvalidTypeError, match="an extraction must be an Extraction; got dict"):
+        build_graph(PASSAGES, extractor=lambda *passage: {"id": "a"})

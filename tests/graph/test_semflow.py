@@ -125,8 +125,8 @@ def test_an_isolated_entity_keeps_its_mass_and_an_isolated_passage_sends_it_back
 
 def random_flow(seed, entities=60, passages=25, density=0.06, **changes):
     rng = np.random.default_rng(seed)
-    half = sparse.random_array((entities, entities), density=density, rng=rng)
-    mentions = sparse.random_array((passages, entities), density=density, rng=rng)
+    half = sparse.random_array((entities, entities), density=density, random_state=rng)
+    mentions = sparse.random_array((passages, entities), density=density, random_state=rng)
     graph = SemanticFlow.from_links(half + half.T, mentions, rng.random(entities), FlowParameters(**changes))
     return graph, graph.relevance(rng.random(passages)), rng.random(entities + passages)
 
@@ -228,7 +228,7 @@ def test_a_bad_query_is_refused():
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-6])
 def test_the_compiled_rounds_over_relevance_weights_are_those_of_numpy(tolerance):
     rng = np.random.default_rng(3)
-    half = sparse.random_array((5000, 5000), density=0.001, rng=rng, dtype=np.float32)
+    half = sparse.random_array((5000, 5000), density=0.001, random_state=rng, dtype=np.float32)
     graph = WalkOperator.from_adjacency(half + half.T)
     node_weights = rng.uniform(0.2, 3.0, graph.size)
     seeds = as_seeds(([1, 2, 3], [1.0, 2.0, 0.5]), graph.size)

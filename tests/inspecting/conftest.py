@@ -15,7 +15,7 @@ from tiny import PASSAGES, QUERIES
 
 from phasegraph.apps.inspector.inspector import Inspector
 from phasegraph.apps.inspector.server import make_app
-from phasegraph.evaluation.retrievers import read_judged
+from phasegraph.evaluation.judged_questions import read_judged
 from phasegraph.graph.index.graph_index import GraphIndex
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

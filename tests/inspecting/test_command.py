@@ -103,6 +103,15 @@ def test_the_page_knows_the_command_that_serves_it(index, monkeypatch) -> None:
     assert served == ["phasegraph inspect g --port 0 --no-open", ""]
 
 
+def test_an_interrupt_stops_the_server_without_an_error(index, monkeypatch, capsys) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("uvicorn.Server.run", interrupted)
+    assert main(["inspect", "g", "--port", "0", "--no-open"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -8,7 +8,7 @@ from report.test_report import _pictures
 from inspecting.conftest import QUESTION
 from inspecting.test_browser import ARTEFACTS
 from phasegraph._support.markup import answer_html
-from phasegraph.evaluation.report import write_report
+from phasegraph.evaluation.report_page import write_report
 
 
 @pytest.mark.parametrize(("width", "beside"), [(900, 3), (400, 1)])

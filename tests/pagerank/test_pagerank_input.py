@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, NotConvergedError
+from phasegraph.errors import (
+    InvalidInputError,
+    InvalidTypeError,
+    MissingDependencyError,
+    NotConvergedError,
+    PhasegraphWarning,
+)
 from phasegraph.graph.experimental.semflow import FlowParameters
 from phasegraph.pagerank import WalkOperator, personalized_pagerank
-from phasegraph.pagerank.workspace import PushWorkspace, _load_kernels
+from phasegraph.pagerank.workspace import PushWorkspace, _load_kernels, compiled_kernels
 
 RING = sparse.csr_array((np.ones(4), ([0, 1, 2, 3], [1, 2, 3, 0])), shape=(4, 4))
 PAIR = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
@@ -110,18 +117,31 @@ def test_a_push_that_did_not_settle_leaves_its_workspace_clean():
         assert not array.any()
 
 
-def test_without_numba_the_numpy_kernel_answers_and_the_compiled_one_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
+@pytest.fixture
+def kernels_unloaded(monkeypatch):
     monkeypatch.delitem(sys.modules, "phasegraph.pagerank._numba_kernels", raising=False)
     monkeypatch.delattr("phasegraph.pagerank._numba_kernels", raising=False)
     _load_kernels.cache_clear()
-    try:
-        walk = personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push")
-        assert walk.mass.sum() + walk.residual == pytest.approx(1.0)
-        with pytest.raises(MissingDependencyError, match=r"phasegraph\[graph\]"):
-            personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push", kernel="compiled")
-    finally:
-        _load_kernels.cache_clear()
+    yield
+    _load_kernels.cache_clear()
+
+
+def test_without_numba_the_numpy_kernel_answers_and_the_compiled_one_names_the_extra(monkeypatch, kernels_unloaded):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    walk = personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push")
+    assert walk.mass.sum() + walk.residual == pytest.approx(1.0)
+    with pytest.raises(MissingDependencyError, match=r"phasegraph\[graph\]"):
+        personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push", kernel="compiled")
+
+
+def test_a_numba_that_confuses_types_is_not_used_and_this_is_said_once(monkeypatch, kernels_unloaded):
+    monkeypatch.setattr("numba.version_info", SimpleNamespace(short=(0, 60)))
+    with pytest.warns(PhasegraphWarning, match=r"too old: pip install .phasegraph\[graph\]") as warned:
+        walks = [personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push") for _ in range(2)]
+    assert len(warned) == 1
+    assert walks[0].mass.sum() + walks[0].residual == pytest.approx(1.0)
+    with pytest.raises(MissingDependencyError, match=r"numba 0\.61 or later"):
+        compiled_kernels()
 
 
 @pytest.mark.parametrize("method", ["power", "chebyshev", "push"])

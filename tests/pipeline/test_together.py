@@ -20,9 +20,9 @@ from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.calibration import ListCalibrator
 from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import pipeline_system
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.query_files import Query
+from phasegraph.evaluation.systems import pipeline_system
 from phasegraph.fusion.fitting import fit_confidence
 
 VECTOR = Ranking("vector", ["x", "y"], [-2.0, -3.0], payloads={"x": {"text": "zebra"}, "y": {"text": "other"}})

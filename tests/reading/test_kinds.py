@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -108,6 +109,66 @@ def test_the_other_columns_of_a_row_are_metadata(tmp_path) -> None:
     assert kept.metadata == {"team": "red", "level": 4, "unit": "m"}
     (kept,) = read(tmp_path, "c.jsonl", json.dumps({"id": "p", "text": "A pump."}))
     assert kept.metadata is None
+
+
+@pytest.mark.parametrize("more", [{}, {"id": "p"}, {"id": 7}])
+def test_a_line_with_an_id_has_the_same_fields_as_a_line_without(tmp_path, more) -> None:
+    row = {"Heading": "Pump", "text": None, "page_content": "A pump.", "team": "red"}
+    (passage,) = read(tmp_path, "a.jsonl", json.dumps(more | row))
+    assert (passage.title, passage.text) == ("Pump", "A pump.")
+    assert {"team": "red"}.items() <= passage.metadata.items()
+    assert "page_content" not in passage.metadata
+    assert passage.id == (str(more["id"]) if more else passage.id)
+
+
+def test_a_title_of_another_name_stays_in_the_metadata_of_a_line_with_an_id(tmp_path) -> None:
+    (passage,) = read(tmp_path, "a.jsonl", json.dumps({"id": "p", "text": "A pump.", "name": "Ada", "subject": "red"}))
+    assert (passage.title, passage.metadata) == ("Ada", {"name": "Ada", "subject": "red"})
+
+
+def test_an_integer_is_the_id_of_a_line_and_true_is_not(tmp_path) -> None:
+    lines = [{"id": 7, "text": "A pump."}, {"id": "8", "text": "A valve."}]
+    assert [one.id for one in read(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))] == ["7", "8"]
+    with pytest.raises(InvalidInputError, match=r"a\.jsonl:2: ids must not repeat; '7' is already on line 1"):
+        read(tmp_path, "a.jsonl", "\n".join(map(json.dumps, [lines[0], {"id": "7", "text": "A valve."}])))
+    with pytest.raises(InvalidInputError, match=r"a\.jsonl:2: 'id' must be text that is not blank; got True"):
+        read(tmp_path, "a.jsonl", "\n".join(map(json.dumps, [lines[0], {"id": True, "text": "A valve."}])))
+
+
+def test_a_row_with_more_cells_than_columns_is_an_error_unless_they_are_blank(tmp_path) -> None:
+    (passage,) = read(tmp_path, "a.csv", "more,text\nPump,A pump., ,\n")
+    assert (passage.text, passage.metadata["more"]) == ("A pump.", "Pump")
+    text = 'note,text,note\nPump,"A\npump."\nValve,A valve, of brass., old\n'
+    said = r"a\.csv:4: the row has 4 cells, but the first line names 3 columns; put a cell that contains ',' in quotes"
+    with pytest.raises(InvalidInputError, match=said):
+        read(tmp_path, "a.csv", text)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_quotes_and_separators_in_texts_do_not_change_the_columns_of_a_table(tmp_path, separator) -> None:
+    texts = ["The 'big' pump, of brass.", "Some; text | and; more.", *["A pump."] * 1000, 'A 5" pipe, of "brass".']
+    table = io.StringIO(newline="")
+    rows = [["name", "a, b;\nc", "text"], *(["Pump", "", text] for text in texts)]
+    csv.writer(table, delimiter=separator).writerows(rows)
+    assert [one.text for one in read(tmp_path, "a.csv", table.getvalue())] == texts
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("# Ada\n\n## Bo #\n", "Ada\n\nBo"),
+        ("# Ada\n```\ncode\n", "Ada\n```\ncode"),
+        ("Ada\n\n~~~\n# no heading\n", "Ada\n\n~~~\n# no heading"),
+        ("#  \n", None),
+    ],
+)
+def test_headings_alone_and_an_open_code_block_are_text(tmp_path, text, kept) -> None:
+    if kept is None:
+        with pytest.raises(InvalidInputError, match="the file contains no text"):
+            read(tmp_path, "a.md", text)
+    else:
+        (passage,) = read(tmp_path, "a.md", text)
+        assert passage.text == kept
 
 
 def test_the_id_of_a_row_does_not_depend_on_its_place(tmp_path) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import os
+import socket
+import sys
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 from tiny import write_dataset
 
 from phasegraph import InvalidInputError
 from phasegraph.reading import archives, read_files
+from phasegraph.reading.files import FolderReader
 
 
 def zipped(path, **members: str):
@@ -34,14 +38,29 @@ def tarred(path, mode="w:gz", links=(), **members: str):
     return path
 
 
+def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let the system refuse to list a folder, also for the superuser."""
+    plain = os.scandir
+
+    def scandir(path):
+        if Path(path) == folder:
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return plain(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+
+LINK = "a link"
 MEMBERS = {"docs/a.md": "# Ada\nShe met Bo.", "docs/.hidden.md": "no", "docs/pic.png": "no"}
 
 
-def test_a_notebook_is_skipped_with_the_command_that_converts_it(tmp_path) -> None:
+def test_a_notebook_and_a_parquet_file_are_skipped_with_the_command_that_reads_them(tmp_path) -> None:
     (tmp_path / "a.ipynb").write_text("{}")
     (tmp_path / "b.md").write_text("Ada met Bo.")
-    (note,) = read_files(tmp_path).notes()
-    assert "jupyter nbconvert --to markdown" in note
+    (tmp_path / "c.parquet").write_bytes(b"PAR1")
+    notebook, parquet = read_files(tmp_path).notes()
+    assert "jupyter nbconvert --to markdown" in notebook
+    assert "phasegraph index FILE --engine local" in parquet
 
 
 def test_a_folder_is_read_in_order_without_hidden_files_and_links(tmp_path) -> None:
@@ -52,10 +71,85 @@ def test_a_folder_is_read_in_order_without_hidden_files_and_links(tmp_path) -> N
     (tmp_path / "one.txt").write_text("Ada met Bo.")
     (tmp_path / "pic.png").write_bytes(b"\0")
     os.symlink("/etc/hostname", tmp_path / "link.txt")
+    os.symlink(tmp_path / "b", tmp_path / "linked")
     found = read_files(tmp_path)
     assert [one.id for one in found.passages] == ["one.txt#1", "b/two.txt#1"]
     assert str(found) == "2 files (2 text), 2 passages"
-    assert found.notes() == ["skipped 1 file: no reader for this kind of file (pic.png)"]
+    assert found.notes() == [
+        "skipped 2 files: links are not followed (linked, link.txt)",
+        "skipped 1 file: no reader for this kind of file (pic.png)",
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_pipe_and_a_socket_are_skipped_and_not_opened(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.txt").write_text("Ada met Bo.")
+    os.mkfifo(tmp_path / "pipe.txt")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("s.txt")  # macOS limits the length of the path
+        found = read_files(tmp_path)
+    assert found.notes() == ["skipped 2 files: it is not a regular file (pipe.txt, s.txt)"]
+    with pytest.raises(InvalidInputError, match=r"pipe\.txt: it is not a regular file"):
+        read_files(tmp_path / "pipe.txt")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse a file name that is not UTF-8")
+def test_a_file_whose_name_cannot_be_decoded_is_read(tmp_path) -> None:
+    path = os.fsencode(tmp_path) + b"/bad\xff.txt"
+    with open(path, "w") as file:
+        file.write("Ada met Bo.")
+    for place in (tmp_path, Path(os.fsdecode(path))):
+        (passage,) = read_files(place).passages
+        assert (passage.id, passage.title) == (r"bad\udcff.txt#1", r"bad\udcff")
+
+
+def test_a_folder_that_cannot_be_opened_is_named(tmp_path, monkeypatch) -> None:
+    (tmp_path / "sub" / "deep").mkdir(parents=True)
+    (tmp_path / "sub" / "deep" / "b.txt").write_text("Bo left.")
+    (tmp_path / "one.txt").write_text("Ada met Bo.")
+    refuse(monkeypatch, tmp_path / "sub")
+    found = read_files(tmp_path)
+    assert found.notes() == ["skipped 1 folder: the folder cannot be opened: Permission denied (sub/)"]
+    refuse(monkeypatch, tmp_path)
+    with pytest.raises(InvalidInputError, match="the folder cannot be opened: Permission denied"):
+        read_files(tmp_path)
+
+
+def test_a_file_in_a_folder_that_may_only_be_listed_is_skipped(tmp_path, monkeypatch) -> None:
+    (tmp_path / "one.txt").write_text("Ada met Bo.")
+    (tmp_path / "two.txt").write_text("Bo left.")
+    plain = Path.lstat
+
+    def lstat(path):
+        if path.name == "two.txt":
+            raise PermissionError(13, "Permission denied", path)
+        return plain(path)
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    assert read_files(tmp_path).notes() == ["skipped 1 file: the file cannot be opened: Permission denied (two.txt)"]
+
+
+def test_a_file_that_could_not_be_opened_is_opened_again_and_a_damaged_archive_is_not(tmp_path, monkeypatch) -> None:
+    (tmp_path / "a.txt").write_text("Ada met Bo.")
+    (tmp_path / "b.zip").write_bytes(b"not an archive")
+    (tmp_path / "c.txt").write_text("Cy sang.")
+    plain, opened = Path.open, []
+
+    def refused(path, *args, **options):
+        opened.append(path.name)
+        if opened == ["a.txt"]:
+            raise PermissionError(13, "Permission denied", path)
+        return plain(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(
+        "phasegraph.reading.files.members_of", lambda path: opened.append(path.name) or archives.members_of(path)
+    )
+    reader = FolderReader(tmp_path)
+    assert reader.read().skipped["a.txt"] == "the file cannot be opened: Permission denied"
+    assert reader.read().skipped.keys() == {"b.zip"}
+    assert opened == ["a.txt", "b.zip", "c.txt", "a.txt"]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +208,17 @@ def test_a_damaged_archive_says_so(tmp_path, name) -> None:
         read_files(tmp_path / name)
 
 
+def test_a_damaged_archive_in_a_folder_is_skipped_as_a_whole(tmp_path, monkeypatch) -> None:
+    (tmp_path / "b.txt").write_text("Bo left.")
+    tarred(tmp_path / "c.tar", "w", **{"c.txt": "Cy sang.", "d.txt": "Di slept."})
+    monkeypatch.setattr(archives, "MOST_FILES", 1)
+    (tmp_path / "a.zip").write_bytes(b"not an archive")
+    found = read_files(tmp_path)
+    assert [one.id for one in found.passages] == ["b.txt#1"]
+    assert list(found.unread) == ["a.zip", "c.tar"]
+    assert [note.partition(": ")[2].partition(": ")[0] for note in found.notes()] == ["a.zip", "c.tar"]
+
+
 def test_an_archive_in_an_archive_is_skipped_with_the_reason(tmp_path) -> None:
     inner = zipped(tmp_path / "inner.zip", **{"a.txt": "Ada"}).read_bytes()
     (tmp_path / "inner.zip").unlink()
@@ -135,13 +240,17 @@ def test_a_data_set_is_read_without_its_questions(tmp_path) -> None:
     ("files", "said"),
     [
         ({}, "the folder contains no files; phasegraph reads text"),
+        ({"a.md": LINK, "b.md": LINK}, r"no readable file: skipped 2 files: links are not followed \(a\.md, b\.md\)"),
         ({"a.png": "x", "b.docx": "x"}, r"no readable file: skipped 2 files: no reader for this .*a\.png, b\.docx"),
-        ({"a.jsonl": '{"id": "x", "text": "a"}', "b.jsonl": '{"id": "x", "text": "b"}'}, "duplicate passage id 'x'"),
+        (dict.fromkeys(("a.jsonl", "b.jsonl"), '{"id": "x", "text": "a"}'), "id 'x' in a.jsonl and b.jsonl; give each"),
     ],
 )  # fmt: skip
 def test_a_folder_without_passages_says_what_can_be_read(tmp_path, files, said) -> None:
     for name, text in files.items():
-        (tmp_path / name).write_text(text)
+        if text == LINK:
+            (tmp_path / name).symlink_to(__file__)
+        else:
+            (tmp_path / name).write_text(text)
     with pytest.raises(InvalidInputError, match=said):
         read_files(tmp_path)
 

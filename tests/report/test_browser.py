@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from phasegraph.evaluation.report import write_report
+from phasegraph.evaluation.report_page import write_report
 from report.test_report import COLUMNS, ROWS, _pictures
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

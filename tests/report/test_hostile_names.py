@@ -10,7 +10,8 @@ import pytest
 
 from phasegraph import FusionPipeline, PhasegraphWarning, Ranking
 from phasegraph.errors import warn
-from phasegraph.evaluation.report import Picture, contribution_bars, coverage_curve, score_distributions, write_report
+from phasegraph.evaluation.report import contribution_bars, coverage_curve, score_distributions
+from phasegraph.evaluation.report_page import Picture, write_report
 from phasegraph.graph.walk.paths import PathNode, WalkPath
 
 HOSTILE = [

@@ -11,7 +11,6 @@ from phasegraph._support.markup import source_colours
 from phasegraph.evaluation.experiment import Answers, compare
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.report import (
-    Picture,
     conclusion,
     contribution_bars,
     coverage_curve,
@@ -20,8 +19,8 @@ from phasegraph.evaluation.report import (
     score_distributions,
     separation,
     wins_and_losses,
-    write_report,
 )
+from phasegraph.evaluation.report_page import Picture, write_report
 
 COLUMNS, ROWS = ("system", "LastHop@10"), (("vector", "55.0"), ("<b>default</b>", "70.0"))
 

@@ -5,8 +5,8 @@ import pytest
 from tiny import write_dataset
 
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
+from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO
 from phasegraph.fusion.pipeline import FusionPipeline
 from rerankers import READERS, by_ising, by_words, reranked
 

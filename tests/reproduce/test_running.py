@@ -13,8 +13,8 @@ from tiny import many_queries, write_dataset
 from paper import paper_page
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import TWO
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
+from phasegraph.evaluation.systems import TWO
 from phasegraph.ranking import Ranking
 from running import ALL_STUDIES, reproduce, run_study
 from studies import STUDIES, configuration, hard_slice

@@ -9,7 +9,7 @@ from tiny import many_queries, write_dataset
 
 import semflow
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.source_runs import FlowWalk
+from phasegraph.evaluation.published_walks import FlowWalk
 from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS
 from running import reproduce
 from semflow import (

@@ -36,7 +36,7 @@ def test_an_input_is_asked_once_in_each_file_and_for_each_name(tmp_path: Path) -
     answers = ModelAnswers(file)
     one = answers.around(rerank, "m")
     first = one("q", ["a", "b"])
-    assert first == [0.0, float(np.float32(1) / 3)]
+    assert first == [0.0, float(np.float32(1) / np.float32(3))]
     assert one("q", ["a", "b"]) == first
     assert one("q", ["b", "a"]) == first
     answers.around(rerank, "other")("q", ["a", "b"])

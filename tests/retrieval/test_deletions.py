@@ -11,7 +11,9 @@ from phasegraph.retrieval.identity import text_id
 from phasegraph.retrieval.stages.rewriting import combined
 
 HELD = {f"p{row}": f"text {row}" for row in range(200)}
-FOUND = Ranking("graph", ["p0", "p1", "p2"], [3.0, 2.0, 1.0], payloads=Payloads(["p0", "p1", "p2"], ["A", "B", "C"]))
+FOUND = Ranking(
+    "graph", ["p0", "p1", "p2"], [3.0, 2.0, 1.0], payloads=Payloads(["p0", "p1", "p2"], ["text 0", "text 1", "text 2"])
+)
 
 
 def store(held, asked=None):
@@ -100,3 +102,23 @@ def test_a_passage_that_is_only_named_and_that_no_store_has_is_dropped():
     assert (found.ids, found.dropped, dict(found.payloads)) == (("p0",), 1, {"p0": "text 0"})
     assert completed(named, [], {"vector": lambda ids: 1 / 0}, [], Deletions("graph")).ids == ("p0", "gone")
     assert completed(named, [], {}, [], Deletions("graph")).ids == ("p0", "gone")
+
+
+def test_a_store_that_looks_up_no_text_changes_no_hit_and_what_it_finds_decides_on_the_filter():
+    stored = {**HELD, "p0": "", "p2": "another text"}
+    deletions = Deletions("graph", HELD, {"vector": store(stored)})
+    with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of 3 hits changed in the store"):
+        found = deletions.checked(FOUND, {}, [])
+    assert dict(found.payloads) == {"p0": "text 0", "p1": "text 1", "p2": "another text"}
+    assert deletions.checked(FOUND, {}, notes := [], lambda hit: hit != "another text").ids == ("p0", "p1")
+    assert notes == ["1 of 3 hits changed in the store"]
+    none = deletions.checked(FOUND, {}, [], lambda hit: False)
+    assert (none.ids, none.reason) == (("p1",), "")
+
+
+def test_no_hit_that_still_matches_the_filter_leaves_a_reason():
+    deletions = Deletions("graph", HELD, {"vector": store(dict.fromkeys(HELD, "moved"))})
+    with pytest.warns(PhasegraphWarning, match="3 of 3 hits changed"):
+        found = deletions.checked(FOUND, {}, [], lambda hit: hit != "moved")
+    assert (found.ids, found.reason) == ((), "3 of 3 hits changed in the store")
+    assert found_in(found)[0] == "empty"

@@ -21,6 +21,15 @@ from phasegraph.retrieval import (
 )
 
 
+class DataFrame:
+    """A table like those of pandas and polars: an iteration gives no rows."""
+
+    columns = ("id", "score")
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
 @pytest.mark.parametrize(
     ("answer", "items"),
     [
@@ -43,6 +52,7 @@ def test_an_answer_is_taken_apart(answer, items):
         (None, "got NoneType"),
         (b"text", "got bytes"),
         (3, "got int"),
+        (DataFrame(), "got DataFrame; give its rows"),
         ({}, r"got a dict of \[\]"),
         ({"context": ["x"], "answer": "y"}, r"got a dict of \['context', 'answer'\]"),
         ({"p": True}, r"got a dict of \['p'\]"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from phasegraph import FusionPipeline, Ranking, SourceReport
 from phasegraph.retrieval import EvidenceBlock
+from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import select_hits, with_text_warnings
 from phasegraph.retrieval.notes import with_notes
 from phasegraph.retrieval.provenance import plain, provenance
@@ -92,7 +93,7 @@ def test_the_payload_of_the_heaviest_source_with_a_text_is_kept_and_other_texts_
         Ranking("c", ["x"], [2.0], payloads={"x": "text c"}),
     ]
     result = FusionPipeline(weights={"a": 1, "b": 3, "c": 2}).decide(rankings)
-    hits = dict(zip(result.ids, select_hits(result, str), strict=True))
+    hits = dict(zip(result.ids, select_hits(result, HitAccess()), strict=True))
     assert (hits["x"].source, hits["x"].payload, hits["x"].others) == ("c", "text c", ("a",))
     assert (hits["y"].source, hits["y"].others) == ("b", ())
     (warned,) = with_text_warnings(result, list(map(hits.get, result.ids))).warnings

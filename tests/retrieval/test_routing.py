@@ -50,7 +50,8 @@ def test_the_entropy_of_the_first_published_query() -> None:
 def test_the_200_published_entropies(musique: dict[str, Any]) -> None:
     found = {query: neighbour_entropy(d, normalise=False) for query, d in musique["knn_distances"].items()}
     assert len(found) == 200
-    assert max(abs(found[query] - given) for query, given in musique["entropy"].items()) <= 4.5e-16
+    # Two steps between neighbouring floats: NumPy 1.26 and 2 round some exponentials and logarithms differently.
+    assert max(abs(found[query] - given) for query, given in musique["entropy"].items()) <= 2 * np.spacing(2.0)
     values = np.array(list(found.values()))
     assert (values.min(), values.mean(), values.max()) == pytest.approx((2.990759, 2.994591, 2.995707), abs=5e-7)
 

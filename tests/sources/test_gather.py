@@ -62,6 +62,17 @@ def test_more_hits_than_asked_for_are_cut_and_the_report_says_so(ask, source):
     assert len(ask(Gatherer({"s": SourceSettings(limit=None)}), {"s": many}, "who?").rankings[0]) == 60
 
 
+def test_equal_notes_of_several_searches_are_reported_once():
+    class Noting:
+        notes = ("rank only", "2 of 3 hits dropped", "rank only")
+
+        def search(self, query, limit, upstream):
+            return Ranking("s", ["a"], [1.0])
+
+    found = Gatherer({"s": SourceSettings()}).gather({"s": Noting()}, "who?")
+    assert found.reports[0].notes == ("rank only", "2 of 3 hits dropped")
+
+
 def test_a_hanging_source_costs_its_deadline_and_no_more(ask, hang, source, healthy, statuses, clock):
     gatherer = Gatherer({"held": SourceSettings(timeout=0.5), "healthy": SourceSettings()}, timeout=30.0, clock=clock)
     found = ask(gatherer, {"held": source("held", hang.function(0.5)), "healthy": healthy}, "who?")

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from tests.suites.manual_time import until
 from tests.suites.other_process import started
 
 from phasegraph._support import files
+from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import (
     IntegrityError,
     InvalidInputError,
@@ -191,12 +193,12 @@ class CorpusSuite:
         self, place: Path | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         kind, asked = type(self.model()), []
-        embed = getattr(kind, self.embeds_query)
+        embed = getattr_static(kind, self.embeds_query)
 
         @wraps(embed)  # wraps keeps the method's name, so that pickle can find it
         def heard(model: Any, text: str) -> Any:
             asked.append(text)
-            return embed(model, text)
+            return embed.__get__(model, kind)(text)
 
         monkeypatch.setattr(kind, self.embeds_query, heard)
         question = "Who wrote about the engine of Babbage, and who met Ada Lovelace in London before?"
@@ -264,6 +266,29 @@ class CorpusSuite:
         for name, text, metadata in self.ask(retriever, QUESTIONS[0]):
             assert text == story(int(name[1:]))[1]
             assert metadata["title"] == story(int(name[1:]))[0]
+
+    def test_another_model_is_warned_of_once_and_not_for_the_words(self, tmp_path: Path) -> None:
+        documents = self.documents(range(30))
+        retriever = self.made(documents)
+        retriever.calibrate([f"{one} {number}" for number, one in enumerate(QUESTIONS * 8)], progress=False)
+        retriever.save(tmp_path / "fitted.json")
+        with pytest.warns(PhasegraphWarning, match="calibrated on scores of") as seen:
+            self.made(documents, model=self.model(size=8, name="other"), pipeline=tmp_path / "fitted.json")
+        (said,) = (str(one.message) for one in seen)
+        assert "source 'vector'" in said
+        assert "source 'bm25'" not in said
+
+    def test_a_threshold_of_one_source_is_no_threshold_of_the_others_and_a_warning_says_so_once(self) -> None:
+        with pytest.warns(
+            PhasegraphWarning, match="no threshold for 'bm25' and 'graph'.*unknown_source='reject'"
+        ) as seen:
+            retriever = self.made(self.documents(range(4)), accept={"vector": 9.0})
+        assert len(seen) == 1
+        assert self.ask(retriever, QUESTIONS[0])
+        strict = AcceptancePolicy({"vector": 9.0}, unknown_source="reject")
+        assert self.ask(self.made(self.documents(range(4)), accept=strict), QUESTIONS[0]) == []
+        everywhere = dict.fromkeys(("bm25", "graph", "vector"), 99.0)
+        assert self.ask(self.made(self.documents(range(4)), accept=everywhere), QUESTIONS[0]) == []
 
     def test_changes_equal_a_rebuild_to_the_bit(self, any_place: Path | None, tmp_path: Path) -> None:
         retriever = self.made(self.documents(range(12)), any_place)
@@ -528,6 +553,10 @@ class CorpusSuite:
         with pytest.raises(InvalidInputError, match=r"path must be .* new or empty"):
             self.made(self.documents([1]), tmp_path)
         assert [one.name for one in tmp_path.iterdir()] == ["mine.txt"]
+
+    def test_an_index_of_vectors_needs_a_folder(self) -> None:
+        with pytest.raises(InvalidInputError, match="vector_store='chroma' needs path="):
+            self.made(self.documents([1]), vector_store="chroma")
 
     def _without_chroma(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("chromadb", "langchain_chroma", "llama_index.vector_stores.chroma"):
@@ -981,6 +1010,28 @@ class CorpusSuite:
             with pytest.raises(InvalidInputError, match="either ids or where"):
                 retriever.delete(**wrong)
         assert len(retriever.ids()) == 2
+
+    def test_an_id_that_moved_to_another_document_names_the_old_document_and_the_advice_helps(self) -> None:
+        retriever = self.made(
+            [self.document("1", "Ada met Bo.", source="old.md"), self.document("2", "Cy.", source="b")]
+        )
+        moved = [self.document("1", "Ada met Bo.", source="new.md"), self.document("2", "Cy.", source="b")]
+        with pytest.raises(
+            InvalidInputError, match=r"another passage, of document 'old.md'. If .* full=True, or delete"
+        ):
+            retriever.sync(moved)
+        retriever.sync(moved, full=True)
+        assert retriever.documents() == {"new.md": 1, "b": 1}
+
+    def test_too_few_documents_for_k_are_warned_of_once_if_the_sources_have_more_hits(self) -> None:
+        small = {f"s{row}": [f"Ada saw Cy {row}."] for row in range(4)}
+        pages = self.pages(big=[f"Ada met Bo {row}." for row in range(60)], **small)
+        retriever = self.made(pages, group_by="source", k=5)
+        with pytest.warns(PhasegraphWarning, match=r"document.*, but k=5\. 'bm25'.*best 50 hits: .*raise fetch_k"):
+            assert len(self.ask(retriever, "Who met Bo?")) < 5
+        assert "raise fetch_k" in retriever.explain("Who met Bo?").warnings[-1]
+        assert len(self.ask(self.made(pages, group_by="source", k=5, fetch_k=100), "Who met Bo?")) == 5
+        assert len(self.ask(self.made(self.pages(**small), group_by="source", k=9), "Who saw Cy?")) == 4
 
     def test_the_passages_of_a_document_count_once(self, place: Path | None) -> None:
         pages = self.pages(a=["Ada met Bo.", "Ada met Bo in Oslo."], b=["Bo met Ada."], c=["Dee slept."])

@@ -231,6 +231,10 @@ class FrameworkSuite(ManualTime):
         """Delete a passage from a store of the framework."""
         raise NotImplementedError
 
+    def add(self, store: Any, document: Any) -> None:
+        """Add a passage to a store of the framework."""
+        raise NotImplementedError
+
     def fuser(self, **options: Any) -> Any:
         """Create the object that fuses lists and returns `k` hits."""
         raise NotImplementedError
@@ -1028,6 +1032,22 @@ class FrameworkSuite(ManualTime):
         shown = self.retriever(vector=self.good, evidence_key="phasegraph")
         assert all(set(hit.metadata) == {"phasegraph"} for hit in self.ask(shown))
 
+    def test_a_hit_with_metadata_is_returned_before_a_heavier_hit_without(self) -> None:
+        def rows(query: str) -> list[dict[str, object]]:
+            return [{"id": "x", "text": "Ada met Bo.", "score": 0.5}]
+
+        def full(query: str, title: str = "Ada", text: str = "Ada met Bo.") -> list[Any]:
+            return [self.document("x", text, title=title)]
+
+        for bare in (rows, lambda query: [self.document("x", "Ada met Bo.")]):
+            retriever = self.retriever(retrievers={"a": bare, "b": full}, weights={"a": 2, "b": 1})
+            assert [(hit.text, hit.metadata) for hit in self.ask(retriever)] == [("Ada met Bo.", {"title": "Ada"})]
+        both = self.retriever(retrievers={"a": lambda query: full(query, "A"), "b": full}, weights={"a": 2, "b": 1})
+        assert self.ask(both)[0].metadata == {"title": "A"}
+        others = {"a": bare, "b": lambda query: full(query, text="Cy sang.")}
+        other = self.retriever(retrievers=others, weights={"a": 2, "b": 1})
+        assert self.ask(other)[0].text == "Ada met Bo."
+
     def test_the_passage_of_the_heaviest_source_is_returned_and_another_text_is_warned_of(self) -> None:
         sources = {name: lambda query, name=name: [self.document("x", f"from {name}")] for name in "ab"}
         retriever = self.retriever(retrievers=sources, weights={"a": 1, "b": 2})
@@ -1297,6 +1317,42 @@ class FrameworkSuite(ManualTime):
                 assert len(found) == 8
                 assert "p3" not in ids_of(found)
                 assert all(hit.text for hit in found)
+
+    @pytest.mark.filterwarnings("ignore:'graph' has")
+    def test_a_passage_that_was_overwritten_in_the_store_is_answered_in_its_present_form(self, real_store: Any) -> None:
+        held = [self.document(f"p{row}", f"text of p{row}") for row in range(9)]
+        sources = {"vector": SourceSpec(retriever=real_store, fetch_k=1), "graph": self.graph(held)}
+        for number, retriever in enumerate((self.retriever(k=9, **sources), self.retriever(k=9, **sources))):
+            for name in ("p0", "p3"):  # the source of the store finds p0, and p3 is looked up
+                self.delete(real_store, name)
+                self.add(real_store, self.document(name, f"corrected {number} text of {name}", page=number))
+            with pytest.warns(PhasegraphWarning, match="'graph': 2 of 9 hits changed in the store.* in this source"):
+                result = retriever.explain("text of p3")
+            assert any(note.startswith("2 of 9 hits changed in the store") for note in result.reports[0].notes)
+            for found in self.both(retriever, "text of p3"):
+                texts = {hit.id: hit.text for hit in found}
+                assert texts["p0"] == f"corrected {number} text of p0"
+                assert texts["p3"] == f"corrected {number} text of p3"
+                assert texts["p4"] == "text of p4"
+                assert {hit.metadata["page"] for hit in found if hit.id in ("p0", "p3")} == {number}
+
+    def test_the_present_metadata_of_a_store_decide_whether_a_passage_matches_the_filter(self) -> None:
+        def documents(team: str) -> list[Any]:
+            return [self.document(f"p{row}", f"text of p{row}", team=team, old=row, page=row) for row in range(9)]
+
+        store, graph = self.store(documents("red")), self.graph(documents("red"))
+        sources = {"vector": SourceSpec(retriever=store, fetch_k=1), "graph": graph}
+        red, blue = (self.retriever(k=9, **sources, **self.only(team=team)) for team in ("red", "blue"))
+        assert len(self.ask(red, "text of p3")) == 9
+        self.delete(store, "p3")
+        self.add(store, self.document("p3", "text of p3", team="blue", page=3))
+        with pytest.warns(PhasegraphWarning, match="'graph': 1 of 9 hits changed in the store"):
+            found = self.ask(red, "text of p3")
+        for answer in (found, *self.both(red, "text of p3")):
+            assert [hit.id for hit in answer if hit.id == "p3" or hit.metadata["team"] != "red"] == []
+            assert len(answer) == 8
+        for answer in self.both(blue, "text of p3"):
+            assert [(hit.id, hit.metadata) for hit in answer] == [("p3", {"team": "blue", "page": 3})]
 
     def test_a_graph_of_a_part_of_a_store_is_no_reason_for_a_warning(self, real_store: Any) -> None:
         graph = self.graph([self.document(f"p{row}", f"text of p{row}") for row in range(8)])

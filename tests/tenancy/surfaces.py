@@ -310,6 +310,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             (
                 "langchain_phasegraph/filters",
+                "langchain_phasegraph/own_filters",
                 "langchain_phasegraph/restricted_search",
                 "langchain_phasegraph/store_filters",
                 "llama_index/retrievers/phasegraph/filters",
@@ -324,6 +325,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/_support/renamed",
             "llama_index/retrievers/phasegraph/node_limits",
             "phasegraph/errors",
+            "phasegraph/pagerank/_numba_kernels",
             "phasegraph/apps/server/following",
             "phasegraph/retrieval/answer",
             "phasegraph/retrieval/graph_search",
@@ -331,7 +333,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/retrieval/additions",
             "phasegraph/retrieval/directions",
             "phasegraph/retrieval/filter_types",
-            "phasegraph/retrieval/fingerprints",
+            "phasegraph/retrieval/call",
             "phasegraph/retrieval/engine",
             "phasegraph/retrieval/framework",
             "phasegraph/retrieval/kept",

@@ -20,9 +20,9 @@ import numpy as np
 
 from phasegraph import FusionPipeline, Ranking
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.experiment import THREE, TWO, pipeline_system
 from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
+from phasegraph.evaluation.systems import THREE, TWO, pipeline_system
 from phasegraph.graph import GraphSource
 
 GOALS = (Measure.parse("Recall@5"), Measure.parse("Recall@10"))

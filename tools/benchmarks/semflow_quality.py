@@ -15,7 +15,7 @@ from pathlib import Path
 from graph_quality import measures
 
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.source_runs import FlowWalk, ranking_of_masses
+from phasegraph.evaluation.published_walks import FlowWalk, ranking_of_masses
 from phasegraph.evaluation.triple_facts import load_facts
 from phasegraph.graph import Extraction, SemFlowSource, build_graph, graph_from_extractions
 from phasegraph.graph.walk.facts import FactIndex

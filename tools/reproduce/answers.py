@@ -25,9 +25,11 @@ from phasegraph.evaluation.answering import (
     judge_answers,
 )
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS, Answers, Table, compare, run_systems
+from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.source_runs import ExperimentInput
+from phasegraph.evaluation.system_runs import run_systems
+from phasegraph.evaluation.systems import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.retrieval import ModelAnswers
 from studies import hard_slice
 

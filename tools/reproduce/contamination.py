@@ -11,11 +11,12 @@ from claims import LAST, RECALL, Verdict, judge, points
 from page import Page, interval, p_value, share, table
 from phasegraph.candidates import cap_ranking
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import TWO, Answers, Table, compare
+from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.query_files import groups_of
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
 from phasegraph.evaluation.splits import parts_by
+from phasegraph.evaluation.systems import TWO
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph import GraphSource
 from phasegraph.ranking import Ranking

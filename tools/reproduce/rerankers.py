@@ -10,8 +10,8 @@ import numpy as np
 
 from claims import LAST, RECALL, Claim, gap, highest, p_of, plain
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO, Batch, System, pipeline_system
 from phasegraph.evaluation.source_runs import graph_of
+from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO, Batch, System, pipeline_system
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import TOKENIZERS
 from phasegraph.methods.ising import IsingReranker

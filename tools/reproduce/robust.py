@@ -10,9 +10,9 @@ import numpy as np
 from page import Page, share, table
 from phasegraph.candidates import cap_ranking
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO, pipeline_system
 from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun
+from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO, pipeline_system
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 

@@ -13,11 +13,12 @@ from claims import Verdict, judge, plain, points
 from page import Page, number, p_value, share, table
 from phasegraph._support.typing import BoolArray, FloatArray, IntArray
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, run_systems
 from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.significance import paired_bootstrap
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 from phasegraph.evaluation.splits import split_by_id
+from phasegraph.evaluation.system_runs import run_systems
+from phasegraph.evaluation.systems import OWN_SYSTEMS
 from phasegraph.retrieval.stages.routing import fit_entropy_gates, is_multi_hop, neighbour_entropy
 from published import read_json
 

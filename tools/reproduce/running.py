@@ -21,10 +21,12 @@ from phasegraph._support.typing import IntArray
 from phasegraph.candidates import cap_ranking
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.experiment import TWO, Table, compare, run_systems
+from phasegraph.evaluation.experiment import Table, compare
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.runs import write_text
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
+from phasegraph.evaluation.system_runs import run_systems
+from phasegraph.evaluation.systems import TWO
 from published import ablation_page, thresholds_page
 from rerankers import RERANKING_FINDINGS, RERANKINGS
 from robust import robust_input, robust_page, standings

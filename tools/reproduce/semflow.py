@@ -16,7 +16,7 @@ from phasegraph.errors import InsufficientDataError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
-from phasegraph.evaluation.source_runs import FlowWalk, ranking_of_masses
+from phasegraph.evaluation.published_walks import FlowWalk, ranking_of_masses
 from phasegraph.evaluation.triple_facts import load_facts
 from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS, FlowParameters, SemanticFlow
 from phasegraph.pagerank import WalkOperator, personalized_pagerank

@@ -12,17 +12,9 @@ from phasegraph._support.ordering import top_order
 from phasegraph._support.typing import IntArray
 from phasegraph.calibration import Calibrator, ListCalibrator, fit_reference_ecdf
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import (
-    OWN_SYSTEMS,
-    THREE,
-    TWO,
-    Answer,
-    Batch,
-    System,
-    pipeline_system,
-)
 from phasegraph.evaluation.measures import Measure, last_hop
 from phasegraph.evaluation.splits import split_by_id
+from phasegraph.evaluation.systems import OWN_SYSTEMS, THREE, TWO, Answer, Batch, System, pipeline_system
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 

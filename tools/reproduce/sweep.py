@@ -12,9 +12,11 @@ from page import Page, interval, p_value, share, table
 from phasegraph._support.typing import IntArray
 from phasegraph.calibration import ListCalibrator
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO, Table, compare, pipeline_system, run_systems
+from phasegraph.evaluation.experiment import Table, compare
 from phasegraph.evaluation.measures import score_run
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
+from phasegraph.evaluation.system_runs import run_systems
+from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO, pipeline_system
 from phasegraph.fusion.pipeline import FusionPipeline
 from studies import PAPER as PAPERS
 from studies import halves, hard_slice

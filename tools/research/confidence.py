@@ -18,10 +18,10 @@ import numpy as np
 from phasegraph.evaluation.abstention import _confidences, abstain_auc, calibration_errors, without
 from phasegraph.evaluation.calibrated_system import calibrated_system
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
 from phasegraph.evaluation.splits import split_by_id
+from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO
 from phasegraph.fusion.fitting import fit_confidence
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import read_hits

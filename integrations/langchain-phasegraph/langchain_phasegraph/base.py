@@ -16,6 +16,7 @@ from langchain_core.runnables.config import ensure_config, patch_config, set_con
 from langchain_core.runnables.utils import coro_with_context
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
+from langchain_phasegraph.conversion import check_distinct
 from langchain_phasegraph.filters import FILTER, check_filter, filter_of, with_filter
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError, Result
 from phasegraph.retrieval import (
@@ -72,6 +73,7 @@ class CheckedRetriever(BaseRetriever):
                 super().__init__(**renamed_arguments(fields, type(self).model_fields))
             except ValidationError as error:
                 raise own_error(error, type(self)) from error
+            check_distinct(getattr(self, "score_key", None), getattr(self, "evidence_key", None))
 
         def __setattr__(self, name: str, value: Any) -> None:
             name = new_name(name, type(self).model_fields)
@@ -100,8 +102,11 @@ class CheckedRetriever(BaseRetriever):
         """Take over the state that `checked` computed, a validated copy in which field `name` has its new value."""
         raise NotImplementedError
 
-    def whole_filter(self) -> Mapping[str, Any] | None:
-        """Return the retriever's own filter, which applies in addition to the filter of a call; None if not set."""
+    def whole_filter(self, config: RunnableConfig | None = None) -> Mapping[str, Any] | None:
+        """Return the retriever's own filter in a call with `config`; None if it has none.
+
+        It applies in addition to the filter of the call.
+        """
         own = getattr(self, "filter", None)
         return None if own is None else check_filter(own)
 

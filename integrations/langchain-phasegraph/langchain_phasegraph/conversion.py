@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.documents import Document
 
-from phasegraph import Ranking, Result
+from phasegraph import InvalidInputError, Ranking, Result
 from phasegraph.retrieval import (
     HitAccess,
     HitFields,
@@ -150,6 +150,12 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
         scores, said = reader.stated_scores(documents, notes)
         stated = said or stated
     return reader.ranking(ids, scores, payloads, limit, notes, order=order, stated=stated)
+
+
+def check_distinct(score_key: str | None, evidence_key: str | None) -> None:
+    """Raise InvalidInputError if the metadata keys for the score and for the evidence are equal."""
+    if score_key is not None and score_key == evidence_key:
+        raise InvalidInputError(f"score_key and evidence_key must be different metadata keys; got {score_key!r} twice")
 
 
 def documents_of(

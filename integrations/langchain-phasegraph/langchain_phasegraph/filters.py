@@ -69,6 +69,11 @@ def wrong_in_filter(given: object) -> str:
     return next(filter(None, (_wrong_in_part(key, value) for key, value in given.items())), "")
 
 
+def _is_plain(value: Any) -> bool:
+    """Return True for a string, a bool, or a number other than NaN, which equals no value."""
+    return isinstance(value, _PLAIN) and value == value
+
+
 def _wrong_in_part(key: object, value: object) -> str:
     if key in ("$and", "$or"):
         if not isinstance(value, list | tuple) or not value:
@@ -78,7 +83,7 @@ def _wrong_in_part(key: object, value: object) -> str:
         known = "; between keys, only $and and $or are allowed" if str(key).startswith("$") else ""
         return f"a metadata key may contain only letters, digits and _; got {key!r:.120}{known}"
     if not isinstance(value, Mapping):
-        if isinstance(value, _PLAIN):
+        if _is_plain(value):
             return ""
         hint = f": write {{{key!r}: {{'$in': [...]}}}}" if isinstance(value, list | tuple | set) else ""
         return f"the value of {key!r} must be a string, number, bool or dict of operators; got {value!r:.120}{hint}"
@@ -88,11 +93,11 @@ def _wrong_in_part(key: object, value: object) -> str:
         if name not in _TESTS:
             return f"unknown operator {name!r:.80} of {key!r}; allowed are {', '.join(_TESTS)}"
         if name not in LISTS:
-            if not isinstance(operand, _PLAIN):
+            if not _is_plain(operand):
                 return f"{name} of {key!r} needs a string, number or bool; got {operand!r:.120}"
         elif not isinstance(operand, list | tuple) or not operand:
             return f"{name} of {key!r} needs a list of at least one value; got {operand!r:.120}"
-        elif not all(isinstance(one, _PLAIN) for one in operand):
+        elif not all(map(_is_plain, operand)):
             return f"{name} of {key!r} needs a list of strings, numbers or bools; got {operand!r:.120}"
     return ""
 

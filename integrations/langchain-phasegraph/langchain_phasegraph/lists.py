@@ -9,7 +9,15 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 
 from langchain_phasegraph.base import configured
-from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, ranking_of, reader_of, unpack
+from langchain_phasegraph.conversion import (
+    ACCESS,
+    ScoredDocuments,
+    check_distinct,
+    documents_of,
+    ranking_of,
+    reader_of,
+    unpack,
+)
 from langchain_phasegraph.filters import filter_of, only_matching
 from phasegraph import FusionPipeline, Ranking, Result
 from phasegraph.retrieval import HitFields, HitReader, ListFuser, Once, accepts_old_names, list_pipeline
@@ -29,6 +37,7 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
         evidence_key: str | None,
     ) -> None:
         super().__init__(self.fuse, name="fuse_lists")
+        check_distinct(score_key, evidence_key)
         self._fuser = ListFuser(
             pipeline, fields, ACCESS, hits="documents", unpack=unpack, reader_of=reader_of, ranking_of=_filtered_ranking
         )

@@ -83,8 +83,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         ``source_2`` and so on. A :class:`SourceSpec` adds a weight, fetch_k, timeout, fields and execution of the
         source.
     k : int, optional
-        Number of documents to return, >= 0; also a keyword argument of ``invoke``. `k` affects neither the scores nor
-        the order. Default: the pipeline's `k`, which is 10 unless you change it.
+        Number of documents to return, >= 0; also a keyword argument of ``invoke``. Up to `fetch_k` (50), `k` affects
+        neither the scores nor the order. Default: the pipeline's `k`, which is 10 unless you change it.
     weights : mapping of str to float, or list of float, optional
         Weight of each source, >= 0, not all 0; a list has the order of the list `retrievers`. `weights` replaces
         ``SourceSpec.weight``. By default, each query gets its own weights, based on how well the sources agree and how
@@ -229,9 +229,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         check_filter(self.filter)
         import_module("langchain_core.tracers.context")  # otherwise LangChain imports the module during the first call
 
-    def whole_filter(self) -> Wanted | None:
+    def whole_filter(self, config: RunnableConfig | None = None) -> Wanted | None:
         """Return the retriever's filter, combined with its sources' own filters; None if there is no filter."""
-        found = [one for source in self._by_name.values() if (one := source.own_filter()) is not None]
+        found = [one for source in self._by_name.values() if (one := source.own_filter(config)) is not None]
         return joined(check_filter(self.filter), *found) if found or self.filter is not None else None
 
     @classmethod
@@ -520,9 +520,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         if config.get("configurable") or self.filter is not None or narrower is not None:
             config = with_filter(config, self.filter, narrower)
         if answers and self.required_filter_key is not None:
-            check_required(self.required_filter_key, joined(filter_of(config), self.whole_filter()))
+            check_required(self.required_filter_key, joined(filter_of(config), self.whole_filter(config)))
         by_name, asked = self._by_name, self._engine.asked
-        own = _own_filters(by_name)
+        own = _own_filters(by_name, config)
         if not own:
             return {name: by_name[name].bind(config) for name in asked}
         return {
@@ -536,7 +536,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         It combines the filter in `config`, the additional filter `narrower` (or None), the retriever's own filter, and
         the filters of its sources.
         """
-        return joined(filter_of(with_filter(config, self.filter, narrower)), self.whole_filter())
+        return joined(filter_of(with_filter(config, self.filter, narrower)), self.whole_filter(config))
 
     def _sources(self, query: str) -> Sources:
         return self._bound(configured(), answers=False)
@@ -587,8 +587,8 @@ def holds(candidate: object, target: object, depth: int = 0) -> bool:
     return any(holds(one, target, depth + 1) for one in inner)
 
 
-def _own_filters(sources: Mapping[str, RetrieverSource]) -> dict[str, Wanted]:
-    """Return, by source name, the filters that sources always apply; the other sources must apply them, too."""
+def _own_filters(sources: Mapping[str, RetrieverSource], config: RunnableConfig | None = None) -> dict[str, Wanted]:
+    """Return, by source name, the filters that sources apply to a call; the other sources must apply them, too."""
     if len(sources) < 2:
         return {}
-    return {name: one for name, source in sources.items() if (one := source.own_filter()) is not None}
+    return {name: one for name, source in sources.items() if (one := source.own_filter(config)) is not None}

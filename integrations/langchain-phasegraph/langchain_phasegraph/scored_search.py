@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
 from langchain_phasegraph.conversion import ScoredDocuments, unpack
@@ -68,7 +68,7 @@ class _StoreSearch:
         if wanted is None:
             return documents
         kept, limit = only_matching(documents, wanted), self.call.get("k", _DEFAULT_K)
-        if self.arguments.get("k", limit) != limit:
+        if self.arguments.get("k", limit) > limit:
             check_depth(documents, kept, self.arguments["k"], limit)
             kept.dropped = 0  # the search requested more hits, because some hits would not match
         return kept
@@ -94,6 +94,13 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     @classmethod
     def around(cls, inner: VectorStoreRetriever) -> ScoredVectorStoreRetriever:
         """Create a retriever that searches like `inner` and reads the settings of `inner` at every call."""
+        if isinstance(inner.vectorstore, InMemoryVectorStore) and isinstance(
+            inner.search_kwargs.get("filter"), Mapping
+        ):
+            raise InvalidInputError(
+                "InMemoryVectorStore accepts only a function as the filter in search_kwargs; got a mapping: give "
+                "filter= to the retriever of phasegraph instead"
+            )
         made = cls(vectorstore=inner.vectorstore, name=inner.get_name(), tags=inner.tags, metadata=inner.metadata)
         made._inner = inner
         return made

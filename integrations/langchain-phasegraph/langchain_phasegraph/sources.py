@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -14,14 +14,14 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
 from langchain_phasegraph.base import CheckedRetriever, configured_by
-from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
+from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import Wanted, check_filter, filter_of, joined, matches, only_matching
+from langchain_phasegraph.own_filters import filter_within, may_filter
 from langchain_phasegraph.restricted_search import bm25_within, is_bm25
 from langchain_phasegraph.runnables import (
     FunctionRetriever,
@@ -34,8 +34,7 @@ from langchain_phasegraph.runnables import (
     leaves,
     overrides,
 )
-from langchain_phasegraph.scored_search import BOUND_FILTER, MEMBERSHIP_ONLY, ScoredVectorStoreRetriever
-from langchain_phasegraph.store_filters import NARROWS, own_filter
+from langchain_phasegraph.scored_search import MEMBERSHIP_ONLY, ScoredVectorStoreRetriever
 from phasegraph import InvalidInputError, Ranking
 from phasegraph.retrieval import (
     AnySource,
@@ -66,23 +65,22 @@ class RetrieverSource(WrappedSource):
         The retriever with the user's settings for it.
     """
 
+    access = ACCESS
+
     def __init__(self, name: str, spec: SourceSpec) -> None:
         self.runnable = as_runnable(spec.retriever)
         self._leaves = asked = leaves(self.runnable)
         self.store = getattr(asked[0], "vectorstore", None)
         self.embeddings = asked[0].embeddings if isinstance(asked[0], EntityGraphRetriever) else None
         super().__init__(name, spec.fields, reader_of(name, spec.fields, known_direction(self.store)))
-        self.accepts = frozenset.intersection(*map(accepted_arguments, asked))
+        self.accepts = _accepted_by_all(asked)
         self._dynamic = isinstance(self.runnable, DynamicRunnable)
         self._may_deepen = self._dynamic or any("k" in getattr(type(one), "model_fields", ()) for one in asked)
         self.names_only = self.resolve is None and any(
             isinstance(one, EntityGraphRetriever | FunctionRetriever) for one in asked
         )
         self.has_texts = any(isinstance(one, EntityGraphRetriever) and one.lookup.kind != "none" for one in asked)
-        self._may_filter = bool(bound_filters(self.runnable) or self._bound_words()) or any(
-            hasattr(one, "search_kwargs") or isinstance(one, CheckedRetriever | ScoredVectorStoreRetriever)
-            for one in asked
-        )
+        self._may_filter = may_filter(self.runnable)
         held: list[str] = []
         for leaf in cast("list[Any]", asked) if self.has_own_ids else ():
             if is_bm25(leaf):
@@ -100,47 +98,23 @@ class RetrieverSource(WrappedSource):
         return leaf.corpus if isinstance(leaf, EntityGraphRetriever) else None
 
     def follow_model(self, corpus: Any, model: Any) -> None:
-        """Replace the source's embedding model by `model` if the source searches `corpus`."""
+        """Replace the source's embedding model by `model` if the source has a model and searches `corpus`."""
         leaf = self._leaves[0]
-        if isinstance(leaf, EntityGraphRetriever) and leaf.corpus is corpus:
+        if isinstance(leaf, EntityGraphRetriever) and leaf.corpus is corpus and self.embeddings is not None:
             leaf._remodelled(model)
             self.embeddings = model
 
-    def own_filter(self) -> Wanted | None:
-        """Return the filter that the source applies in every call; None if the source has no filter.
-
-        The filter is in the search arguments, the bound arguments or the field `filter`.
-        """
+    def own_filter(self, config: RunnableConfig | None = None) -> Wanted | None:
+        """Return the filter that the source applies in a call with `config`; None if the source has no filter."""
         if not self._may_filter:
             return None
-        found: list[Mapping[str, Any] | None] = [check_filter(one) for one in bound_filters(self.runnable)]
-        bound = self._bound_words()
         try:
-            for leaf in cast("list[Any]", self._leaves):
-                inner = leaf._inner if isinstance(leaf, ScoredVectorStoreRetriever) else leaf
-                for one in (getattr(inner, "search_kwargs", None), bound):
-                    if one and not NARROWS.isdisjoint(one):
-                        found.append(own_filter(getattr(inner, "vectorstore", None), one))
-                if isinstance(inner, CheckedRetriever) and (own := inner.whole_filter()) is not None:
-                    found.append(own)
+            return filter_within(self.runnable, config or {})
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"source {self.name!r} has its own filter, which other sources cannot apply: {error}; give "
                 "filter= to the fused retriever instead"
             ) from error
-        return joined(*found) if found else None
-
-    def _bound_words(self) -> dict[str, Any]:
-        """Return search arguments with the filter that is bound to the source; {} if no filter is bound.
-
-        The filter is in the store's own form.
-        """
-        runnable = self.runnable
-        while isinstance(runnable, RunnableBindingBase):
-            if runnable.kwargs.get(BOUND_FILTER) is not None:
-                return {"filter": runnable.kwargs[BOUND_FILTER]}
-            runnable = runnable.bound
-        return {}
 
     def check_keeps(self, wanted: Wanted, other: str) -> None:
         """Raise InvalidInputError if this source cannot apply `wanted`, which is the filter of the source `other`."""
@@ -199,12 +173,13 @@ class RetrieverSource(WrappedSource):
         `wanted` is the filter of the call; None means no filter. Raise FilterRefusedError if the source cannot apply
         the filter.
         """
-        runnable = self.runnable
+        runnable, accepts = self.runnable, self.accepts
         if self._dynamic:
             prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]
             runnable = as_runnable(prepared)
+            accepts = _accepted_by_all(leaves(runnable))
         keywords: dict[str, Any] = {}
-        if wanted is not None and "filter" in self.accepts:
+        if wanted is not None and "filter" in accepts:
             keywords["filter"] = joined(wanted, *map(check_filter, bound_filters(runnable)))
         elif wanted is not None:
             part = bm25_within(runnable, wanted)
@@ -214,12 +189,17 @@ class RetrieverSource(WrappedSource):
                     "or let _get_relevant_documents (or the function) of the source accept filter="
                 )
             runnable = part
-        if self.accepts:
+        if accepts:
             offered = {"k": limit, "limit": limit, "upstream": upstream}
-            keywords |= {key: value for key, value in offered.items() if key in self.accepts and value is not None}
-        if self._may_deepen and limit is not None and self.accepts.isdisjoint(_OFFERED):
+            keywords |= {key: value for key, value in offered.items() if key in accepts and value is not None}
+        if self._may_deepen and limit is not None and accepts.isdisjoint(_OFFERED):
             runnable = deepened(runnable, limit)
         return runnable, config, keywords
+
+
+def _accepted_by_all(runnables: Sequence[Runnable[str, Any]]) -> frozenset[str]:
+    """Return the arguments among k, limit, upstream and filter that all runnables accept."""
+    return frozenset.intersection(*map(accepted_arguments, runnables))
 
 
 @cache

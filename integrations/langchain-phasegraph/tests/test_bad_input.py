@@ -5,9 +5,17 @@ import uuid
 import pytest
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_stores import listed
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_stores import in_memory, listed
 
-from langchain_phasegraph import EntityGraphRetriever, HitFields, PhaseGraphRetriever, SourceSpec
+from langchain_phasegraph import (
+    EntityGraphRetriever,
+    HitFields,
+    PhaseGraphRetriever,
+    SourceSpec,
+    fuse_lists,
+    keyword_router,
+)
 from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
 
 ONE = {"vector": listed("a")}
@@ -146,3 +154,55 @@ def test_a_retriever_that_cannot_filter_is_told_how_it_can():
     retriever = PhaseGraphRetriever(graph=Walk())
     with pytest.raises(InvalidInputError, match=r"or let _get_relevant_documents .* accept filter="):
         retriever.invoke("q", filter={"lang": "en"})
+
+
+def test_a_score_and_evidence_under_one_key_are_an_error_when_the_retriever_is_made():
+    held = [Document("Ada met Bo.", id="a")]
+    same = {"score_key": "why", "evidence_key": "why"}
+    for make in (
+        lambda **keys: PhaseGraphRetriever(**ONE, **keys),
+        lambda **keys: EntityGraphRetriever.from_documents(held, **keys),
+        fuse_lists,
+    ):
+        with pytest.raises(InvalidInputError, match="must be different metadata keys; got 'why' twice"):
+            make(**same)
+    retriever = PhaseGraphRetriever(**ONE, evidence_key="why")
+    with pytest.raises(InvalidInputError, match="must be different"):
+        retriever.score_key = "why"
+    assert retriever.score_key is None
+
+
+def test_a_filter_that_the_store_in_memory_does_not_accept_is_an_error_when_the_retriever_is_made():
+    with pytest.raises(InvalidInputError, match="accepts only a function as the filter"):
+        PhaseGraphRetriever(vector=in_memory().as_retriever(search_kwargs={"filter": {"page": 1}}))
+
+
+@pytest.mark.parametrize(
+    "given", [{"page": float("nan")}, {"page": {"$gt": float("nan")}}, {"page": {"$in": [1, float("nan")]}}]
+)
+def test_not_a_number_is_no_value_of_a_filter(given):
+    with pytest.raises(InvalidTypeError, match=r"filter: .*nan"):
+        PhaseGraphRetriever(vector=in_memory()).invoke("q", filter=given)
+
+
+async def test_a_configured_alternative_gets_only_the_arguments_that_it_accepts():
+    other = RunnableLambda(lambda query: [Document("Ada", id="ada")])
+    both = (
+        in_memory()
+        .as_retriever()
+        .configurable_alternatives(ConfigurableField(id="way"), default_key="own", other=other)
+    )
+    retriever, config = PhaseGraphRetriever(vector=both), {"configurable": {"way": "other"}}
+    assert [one.id for one in retriever.invoke("q", config)] == ["ada"]
+    assert [one.id for one in await retriever.ainvoke("q", config)] == ["ada"]
+    assert len(retriever.invoke("q")) == 9
+    with pytest.raises(InvalidInputError, match="does not support filter="):
+        retriever.invoke("q", config, filter={"page": 1})
+
+
+@pytest.mark.parametrize(
+    "rules", [({"ada": "other"}, "vector"), ({"ada": ["vector", "x"]}, "vector"), ({"ada": "vector"}, {"y": 1})]
+)
+def test_a_keyword_router_with_an_unknown_source_is_an_error_when_the_retriever_is_made(rules):
+    with pytest.raises(InvalidInputError, match=r"must name sources among \['vector'\]; got '(other|x|y)'"):
+        PhaseGraphRetriever(**ONE, route=keyword_router(*rules))

@@ -5,6 +5,7 @@ from langchain_stores import ids_of, pairs
 
 from langchain_phasegraph import PhaseGraphRetriever
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
+from phasegraph.acceptance import AcceptancePolicy
 
 TEN = pairs(**{f"p{row}": 10.0 - row for row in range(10)})
 
@@ -22,7 +23,7 @@ def test_what_is_taken_back_after_calibrating_is_off_and_the_calibrators_stay():
         vector=falling,
         retrievers={"other": other},
         weights={"vector": 0.0, "other": 1.0},
-        accept={"other": 29.5},
+        accept=AcceptancePolicy({"other": 29.5}),
         strict=True,
     )
     retriever.calibrate([f"question {n}" for n in range(24)], progress=False)

@@ -75,7 +75,7 @@ class TestLangChain(CorpusSuite):
         return Counting()
 
     def made(self, documents, path=None, model=None, **fields):
-        fields = {"vector_store": self.vector_store} | fields
+        fields = ({} if path is None else {"vector_store": self.vector_store}) | fields
         return PhaseGraphRetriever.from_documents(documents, model or Hashed(), path=path, **fields)
 
     def opened(self, path, model=None, **fields):
@@ -382,3 +382,21 @@ def test_no_documents_and_a_retriever_of_a_store_are_refused_by_name():
     store = InMemoryVectorStore.from_documents([Document("Ada met Bo.", id="a")], Hashed())
     with pytest.raises(InvalidTypeError, match=r"attribute \.vectorstore"):
         PhaseGraphRetriever.from_vectorstore(store.as_retriever())
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_document_without_an_id_leaves_the_equal_passage_of_another_document_in_place(folder, tmp_path):
+    notice = "All rights reserved."
+    held = [Document(notice, metadata={"source": "a"}), Document("Ada met Bo.", metadata={"source": "b"})]
+    retriever = PhaseGraphRetriever.from_documents(held, Hashed(), path=tmp_path / "f" if folder else None)
+    added = Document(notice, metadata={"source": "c"})
+    (first,) = retriever.add_documents([added])
+    assert retriever.documents() == {"a": 1, "b": 1, "c": 1}
+    assert [one.id for one in retriever.invoke("rights", filter={"source": "c"})] == [first]
+    assert retriever.add_documents([added]) == [first]
+    assert retriever.documents() == {"a": 1, "b": 1, "c": 1}
+    assert retriever.sync([added]).unchanged == 1
+    (again,) = retriever.add_documents([held[0]])
+    assert [one.id for one in retriever.invoke("rights", filter={"source": "a"})] == [again]
+    retriever.add_documents([Document(notice, id=again, metadata={"source": "d"})])  # this id was given, not made
+    assert retriever.documents() == {"b": 1, "c": 1, "d": 1}

@@ -4,10 +4,19 @@ import re
 
 import pytest
 from langchain_chroma import Chroma
+from langchain_classic.retrievers import (
+    ContextualCompressionRetriever,
+    EnsembleRetriever,
+    MergerRetriever,
+    MultiQueryRetriever,
+)
+from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
 from langchain_community.retrievers import BM25Retriever
 from langchain_community.vectorstores import FAISS, LanceDB
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_qdrant import QdrantVectorStore
 from qdrant_client import models
@@ -320,3 +329,74 @@ def test_a_qdrant_condition_outside_the_metadata_is_no_filter_of_ours():
     assert store_filters._of_qdrant(outside, "metadata.") is None
     no_test = models.FieldCondition(key="metadata.lang", match=models.MatchText(text="en"))
     assert store_filters._of_qdrant(no_test, "metadata.") is None
+
+
+def english(store):
+    return store.as_retriever(search_kwargs={"k": 9, "filter": {"lang": "en"}})
+
+
+WRAPPED = {
+    "retry": lambda one: one.with_retry(),
+    "fallbacks": lambda one: one.with_fallbacks([one]),
+    "ensemble": lambda one: EnsembleRetriever(retrievers=[one, one]),
+    "merger": lambda one: MergerRetriever(retrievers=[one]),
+    "multi-query": lambda one: MultiQueryRetriever.from_llm(one, FakeListChatModel(responses=["Ada?"])),
+    "compression": lambda one: ContextualCompressionRetriever(
+        base_retriever=one, base_compressor=DocumentCompressorPipeline(transformers=[])
+    ),
+    "before": lambda one: RunnableLambda(lambda query: query) | one,
+    "after": lambda one: one | RunnableLambda(lambda found: found),
+    "bound to another": lambda one: one.vectorstore.as_retriever().bind(filter={"lang": "en"}),
+    "configured": lambda one: chosen(one.vectorstore).with_config(configurable={"how": one.search_kwargs}),
+}
+
+
+def chosen(store):
+    return store.as_retriever().configurable_fields(search_kwargs=ConfigurableField("how"))
+
+
+@pytest.mark.parametrize("how", WRAPPED)
+def test_the_filter_of_a_retriever_inside_another_runnable_reaches_every_source(how, made):
+    graph, vector = EntityGraphRetriever.from_documents(documents()), WRAPPED[how](english(made["Chroma"]()))
+    found = PhaseGraphRetriever(vector=vector, graph=graph, k=60).invoke(QUERY)
+    assert found
+    assert {one.metadata["lang"] for one in found} == {"en"}
+    with pytest.raises(InvalidInputError, match="'vector' has its own filter, which source 'graph' cannot apply"):
+        PhaseGraphRetriever(vector=vector, graph=lambda query: [])
+
+
+async def test_a_filter_that_a_call_configures_reaches_every_source(made):
+    graph, vector = EntityGraphRetriever.from_documents(documents()), chosen(made["Chroma"]())
+    retriever = PhaseGraphRetriever(vector=vector, graph=graph, k=60)
+    config = {"configurable": {"how": {"filter": {"lang": "en"}}}}
+    for found in (retriever.invoke(QUERY, config), await retriever.ainvoke(QUERY, config)):
+        assert rows(found) == list(range(0, 30, 3))
+    assert len(retriever.invoke(QUERY)) == 30
+    outer = PhaseGraphRetriever(
+        retrievers={"inner": retriever, "words": BM25Retriever.from_documents(documents())}, k=60
+    )
+    assert rows(outer.invoke(QUERY, config)) == list(range(0, 30, 3))
+
+
+@pytest.mark.parametrize("other", [lambda store: store.as_retriever(), lambda store: FUNCTION])
+def test_retrievers_that_are_merged_with_different_filters_are_refused_beside_another_source(other, made):
+    store, graph = made["Chroma"](), EntityGraphRetriever.from_documents(documents())
+    mixed = EnsembleRetriever(retrievers=[english(store), other(store)])
+    assert PhaseGraphRetriever(vector=mixed).invoke(QUERY)
+    with pytest.raises(InvalidInputError, match="EnsembleRetriever do not have the same filter: give them as sources"):
+        PhaseGraphRetriever(vector=mixed, graph=graph)
+
+
+FUNCTION = RunnableLambda(lambda query: documents())
+
+
+@pytest.mark.parametrize("fetch_k", [50, None])
+@pytest.mark.parametrize("store", ["Chroma", "FAISS", "InMemory"])
+async def test_mmr_with_a_k_of_its_own_keeps_the_filter_of_a_call(store, fetch_k, made):
+    own = made[store]().as_retriever(search_type="mmr", search_kwargs={"k": 3})
+    retriever = PhaseGraphRetriever(vector=own, fetch_k=fetch_k)
+    for found in (
+        retriever.invoke(QUERY, filter={"lang": "en"}),
+        await retriever.ainvoke(QUERY, filter={"lang": "en"}),
+    ):
+        assert [one.metadata["lang"] for one in found] == ["en"] * 3

@@ -11,6 +11,7 @@ from tests.suites.framework import FrameworkSuite, Hit
 
 import langchain_phasegraph
 from langchain_phasegraph import EntityGraphRetriever, HitFields, PhaseGraphRetriever, SourceSpec, fuse_lists
+from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.graph import GraphSource
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
@@ -40,7 +41,10 @@ COPIED = {
     "filter": lambda: fused(filter={"lang": "en"}),
     "faiss": lambda: PhaseGraphRetriever(vector=FAISS.from_documents(ABOUT, EMBEDDINGS)),
     "functions": lambda: PhaseGraphRetriever(
-        retrievers=[lexical, fused()], weights=[0.5, 0.5], accept={"source_1": 1.0}, evidence_key="evidence"
+        retrievers=[lexical, fused()],
+        weights=[0.5, 0.5],
+        accept=AcceptancePolicy({"source_1": 1.0}),
+        evidence_key="evidence",
     ),
     "calibrated": lambda: fused().calibrate([f"question {n}" for n in range(24)], progress=False),
 }
@@ -116,6 +120,9 @@ class TestLangChain(FrameworkSuite):
 
     def delete(self, store, name):
         store.delete([name])
+
+    def add(self, store, document):
+        store.add_documents([document])
 
     def fuser(self, **options):
         return fuse_lists(**options)

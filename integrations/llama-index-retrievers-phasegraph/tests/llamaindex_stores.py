@@ -1,7 +1,8 @@
-"""Test helpers: LlamaIndex indexes with the same nine passages, a small property graph, and small retrievers."""
+"""Test helpers: indexes with the same nine passages, a small property graph, small retrievers, and a splitter."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import NodeWithScore, TextNode, TransformComponent
 
 VECTORS = {f"p{i}": (1.0 - i / 10, (i / 10) * (-1) ** i) for i in range(9)}
@@ -37,6 +39,12 @@ class Looked(BaseEmbedding):
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._vector(query)
+
+
+def sentences(size: int) -> SentenceSplitter:
+    """A splitter that finds sentences without NLTK, whose data LlamaIndex 0.13 downloads."""
+    split = re.compile(r"(?<=\. )").split
+    return SentenceSplitter(chunk_size=size, chunk_overlap=0, include_metadata=False, chunking_tokenizer_fn=split)
 
 
 def passages() -> list[TextNode]:

@@ -14,7 +14,7 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
-from llamaindex_stores import INDEXES
+from llamaindex_stores import INDEXES, sentences
 from pydantic import Field
 from tests.suites.corpus import CorpusSuite
 
@@ -82,7 +82,7 @@ class TestLlamaIndex(CorpusSuite):
         return Counting()
 
     def made(self, documents, path=None, model=None, **fields):
-        fields = {"vector_store": self.vector_store} | fields
+        fields = ({} if path is None else {"vector_store": self.vector_store}) | fields
         return CalibratedFusionRetriever.from_nodes(documents, model or Hashed(), path=path, **fields)
 
     def opened(self, path, model=None, **fields):
@@ -143,8 +143,7 @@ class TestLlamaIndex(CorpusSuite):
 @pytest.mark.parametrize("given", ["corpus", "docstore"])
 def test_the_document_of_a_node_is_its_parent_by_the_id_outside_of_its_metadata(given):
     files = [Document(text=" ".join(f"{name} met Bo in Room {row}." for row in range(9)), id_=name) for name in "AC"]
-    split = SentenceSplitter(chunk_size=24, chunk_overlap=0, include_metadata=False)
-    chunks, store = split.get_nodes_from_documents(files), SimpleDocumentStore()
+    chunks, store = sentences(24).get_nodes_from_documents(files), SimpleDocumentStore()
     assert len(chunks) > len(files)
     store.add_documents(files)
     fields = {"group_by": "ref_doc_id", "parents": True if given == "corpus" else store}
@@ -263,7 +262,7 @@ def _retriever(place=None):
 
 
 def test_documents_are_refreshed_updated_and_deleted_as_an_index_does(tmp_path):
-    split = SentenceSplitter(chunk_size=20, chunk_overlap=0, include_metadata=False)
+    split = sentences(20)
     long = Document(text="Cy sang in Paris. " * 8, id_="long")
     index = VectorStoreIndex([], embed_model=Hashed())
     index._transformations = [split]

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.indices.query.query_transform.base import IdentityQueryTransform
+from llama_index.core.llms import MockLLM
+from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, TransformRetriever
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.retrievers.bm25 import BM25Retriever
@@ -152,3 +155,31 @@ def test_filters_over_the_store_in_memory_give_its_own_answers_also_after_change
     same()
     index.vector_store.data.metadata_dict["n4"] = {"team": "b", "page": 4}
     same()
+
+
+def fusing(*retrievers):
+    return QueryFusionRetriever(list(retrievers), llm=MockLLM(), num_queries=1, use_async=False)
+
+
+WRAPPED = {
+    "fusion": lambda one: fusing(one, one),
+    "merging": lambda one: AutoMergingRetriever(one, one._index.storage_context),
+    "transform": lambda one: TransformRetriever(one, IdentityQueryTransform()),
+    "two": lambda one: fusing(TransformRetriever(one, IdentityQueryTransform())),
+}
+
+
+@pytest.mark.parametrize("how", WRAPPED)
+def test_filters_of_a_retriever_inside_another_reach_every_source(how):
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
+    inner, graph = WRAPPED[how](index.as_retriever(filters=EN)), EntityGraphRetriever.from_nodes(nodes())
+    found = CalibratedFusionRetriever(vector=inner, graph=graph, k=60).retrieve(QUERY)
+    assert rows(found) == list(range(0, 30, 3))
+
+
+def test_retrievers_that_are_merged_with_different_filters_are_refused_beside_another_source():
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
+    mixed = fusing(index.as_retriever(filters=EN), index.as_retriever())
+    with pytest.raises(InvalidInputError, match="QueryFusionRetriever do not have the same filters: give them as"):
+        CalibratedFusionRetriever(vector=mixed, graph=EntityGraphRetriever.from_nodes(nodes()))
+    assert CalibratedFusionRetriever(vector=mixed).retrieve(QUERY)

@@ -3,9 +3,9 @@
 import pytest
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import TextNode
 from llama_index.retrievers.bm25 import BM25Retriever
+from llamaindex_stores import sentences
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
 from phasegraph import InvalidInputError, PhasegraphWarning
@@ -14,7 +14,7 @@ PAGES = [Document(text=" ".join(f"Rome met Oslo in {page}.{row}." for row in ran
 
 
 def split():
-    return SentenceSplitter(chunk_size=60, chunk_overlap=0).get_nodes_from_documents(PAGES)
+    return sentences(60).get_nodes_from_documents(PAGES)
 
 
 def test_a_splitters_nodes_serve_all_sources_and_a_corpus_split_twice_is_warned_about_once():

@@ -22,7 +22,7 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.retrievers.bm25 import BM25Retriever
-from llamaindex_stores import INDEXES
+from llamaindex_stores import INDEXES, sentences
 from test_corpus import Hashed
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
@@ -94,7 +94,8 @@ def test_deleted_documents_that_stay_in_the_docstore_do_not_come_back(deleted):
 
 def test_parents_in_the_docstore_are_no_passages_and_leaves_are_merged_as_before():
     text = " ".join(f"Ada met Bo in Room {row}. Cy sang in Hall {row}." for row in range(40))
-    split = HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 64], chunk_overlap=0)
+    levels = {str(size): sentences(size) for size in (256, 64)}
+    split = HierarchicalNodeParser.from_defaults(node_parser_ids=[*levels], node_parser_map=levels)
     parsed = split.get_nodes_from_documents([Document(text=text, id_="book")])
     leaves, kept = get_leaf_nodes(parsed), StorageContext.from_defaults()
     kept.docstore.add_documents(parsed)

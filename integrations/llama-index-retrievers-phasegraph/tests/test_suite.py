@@ -14,6 +14,7 @@ from tests.suites.framework import FrameworkSuite, Hit, pickled
 
 from llama_index.retrievers import phasegraph
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever, PhaseGraphPostprocessor
+from phasegraph.acceptance import AcceptancePolicy
 
 COLOURS = ("red", "blue")
 
@@ -53,7 +54,7 @@ def calibrated(**more):
 COPIED = {
     "readme": fused,
     "calibrated": calibrated,
-    "filters": lambda: calibrated(filters=red(), accept={"vector": 0.2}, k=3),
+    "filters": lambda: calibrated(filters=red(), accept=AcceptancePolicy({"vector": 0.2}), k=3),
     "narrowed": lambda: calibrated().within(red()),
     "graph alone": lambda: fused()._by_name["graph"].retriever,
     "filters over faiss": over_faiss,
@@ -130,6 +131,9 @@ class TestLlamaIndex(FrameworkSuite):
             store.docstore.delete_document(name)
         else:
             store.delete_nodes([name])
+
+    def add(self, store, document):
+        store.insert_nodes([document])
 
     def fuser(self, k=None, **options):
         return PhaseGraphPostprocessor(top_n=k, **options)

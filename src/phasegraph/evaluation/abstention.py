@@ -14,9 +14,9 @@ from phasegraph.acceptance import JudgedScores
 from phasegraph.acceptance.fitting import area_under_curve
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import System
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.evaluation.splits import split_by_id
+from phasegraph.evaluation.systems import System
 
 
 @dataclass(frozen=True, slots=True, eq=False)

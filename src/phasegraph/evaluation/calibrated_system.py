@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from phasegraph.errors import InsufficientDataError
+from phasegraph.evaluation.calibrated_pipeline import calibrated_pipeline
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.experiment import TWO, Answer, Batch, Confidences, System, pipeline_system
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 from phasegraph.evaluation.splits import check_disjoint, split_rows
-from phasegraph.evaluation.tuning import calibrated_pipeline
+from phasegraph.evaluation.systems import TWO, Answer, Batch, Confidences, System, pipeline_system
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 

@@ -10,79 +10,15 @@ from phasegraph.errors import AllSourcesFailed, InvalidInputError
 from phasegraph.evaluation.corpus_files import Passage
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.passage_matching import PassageMatcher
 from phasegraph.evaluation.query_files import Query, groups_of
-from phasegraph.evaluation.retrievers import Hit, ask_of, ids_by_text, run_retriever
+from phasegraph.evaluation.retriever_runs import ask_of, ids_by_text, run_retriever
 from phasegraph.evaluation.significance import wins_and_losses
-from phasegraph.lexical.tokenizers import split
 
 DEPTH = 10
 """Number of hits requested from a retriever that accepts a number of hits."""
 BEST = 5
 """Number of passages, from the top of each answer, that are compared."""
-_SHINGLE, _SHARE = 4, 0.5
-
-
-class PassageMatcher:
-    """A matcher from the hits of a retriever to the passages of the same files, which may be chunked differently.
-
-    A hit matches a passage if they share at least half of the four-word sequences of the shorter text. A hit whose id
-    is a passage id matches that passage if the hit has no text, or its text matches.
-
-    Parameters
-    ----------
-    passages : sequence of Passage
-        All passages of the files.
-
-    Examples
-    --------
-    >>> from phasegraph.evaluation.judgements import Judgement
-    >>> passage = Passage("a.md#1", "Ada", "Ada met Bo in the old garden. Then they sang until the night.")
-    >>> matcher = PassageMatcher([passage])
-    >>> query = Query("q", "Whom did Ada meet?", Judgement("q", (("a.md#1",),)))
-    >>> matcher(query, [Hit("chunk-7", text="Ada met Bo in the old garden."), Hit("chunk-8", text="Cy slept.")])
-    ['a.md#1', 'chunk-8']
-    """
-
-    def __init__(self, passages: Sequence[Passage]) -> None:
-        self._texts = {passage.id: passage.text or passage.title for passage in passages}
-        self._known: dict[str, frozenset[tuple[str, ...]]] = {}
-        self.hits, self.longest = list[Hit](), 0
-
-    def __call__(self, query: Query, hits: Sequence[Hit]) -> list[str]:
-        """Return the ids of the passages that the hits match, in the order of the hits.
-
-        A hit that matches no judged passage keeps its own id.
-        """
-        self.hits += hits
-        self.longest = max(self.longest, len(hits))
-        ids: list[str] = []
-        for hit in hits:
-            if hit.id in self._texts and (hit.text in ("", hit.id) or self._agrees(hit, hit.id)):
-                ids.append(hit.id)
-                continue
-            judged = [name for name in sorted(query.judgement.passages) if self._agrees(hit, name)]
-            ids += judged or [f"other:{hit.id}" if hit.id in self._texts else hit.id]
-        return ids
-
-    def of_these_files(self) -> bool:
-        """Return True if at least one hit of the previous calls matches a passage of the files."""
-        return any(
-            hit.id in self._texts if hit.text in ("", hit.id) else any(self._agrees(hit, name) for name in self._texts)
-            for hit in self.hits
-        )
-
-    def _agrees(self, hit: Hit, name: str) -> bool:
-        own, passage = _shingles(hit.text), self._known.get(name)
-        if passage is None:
-            passage = self._known[name] = _shingles(self._texts[name])
-        return bool(own and passage) and len(own & passage) >= _SHARE * min(len(own), len(passage))
-
-
-def _shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """Return the four-word sequences of a text; a text of one to three words is a single sequence."""
-    words = split(text, False)
-    starts = range(max(len(words) - _SHINGLE + 1, 1))
-    return frozenset(tuple(words[start : start + _SHINGLE]) for start in starts if words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +100,11 @@ class Comparison:
         lost: list[Flip] = []
         for query in self.queries:
             flips = _flips_of(query, found.get(query.id, ()), own.get(query.id, ()), self.measure.k)
-            gains = sum(flip.won for flip in flips)
-            for wanted, into in ((True, won), (False, lost)):
-                if (gains > len(flips) - gains) is wanted and 2 * gains != len(flips):
-                    into.append(max((flip for flip in flips if flip.won is wanted), key=_change))
+            better, worse = [flip for flip in flips if flip.won], [flip for flip in flips if not flip.won]
+            if len(better) > len(worse):
+                won.append(max(better, key=_change))
+            elif len(worse) > len(better):
+                lost.append(max(worse, key=_change))
         won.sort(key=_change, reverse=True)
         lost.sort(key=_change, reverse=True)
         turns = [flip for pair in zip(won, lost, strict=False) for flip in pair]
@@ -175,6 +112,7 @@ class Comparison:
 
 
 _BEYOND = 1000
+"""The rank with which a passage counts that an answer does not contain."""
 
 
 def _place(rank: int | None) -> int:
@@ -192,11 +130,16 @@ def _flips_of(query: Query, found: Sequence[str], own: Sequence[str], k: int) ->
     """
     flips = []
     for hop in query.judgement.hops:
-        rank, own_rank = (next((at for at, one in enumerate(ids, 1) if one in hop), None) for ids in (found, own))
+        rank, own_rank = _rank(found, hop), _rank(own, hop)
         if (_place(rank) <= k) != (_place(own_rank) <= k):
             ids, at = (found, rank) if rank is not None else (own, own_rank)
             flips.append(Flip(query, hop[0] if at is None else ids[at - 1], rank, own_rank))
     return flips
+
+
+def _rank(ids: Sequence[str], hop: Sequence[str]) -> int | None:
+    """Return the rank, from 1, of the first id that satisfies `hop`; None if no id does."""
+    return next((rank for rank, one in enumerate(ids, 1) if one in hop), None)
 
 
 def compare_own(
@@ -251,17 +194,8 @@ def compare_own(
     run = run_retriever(ask_of(retriever, DEPTH), asked, ids_by_text(passages), None, matcher)
     if len(run.errors) == len(queries):
         raise AllSourcesFailed({name: next(iter(run.errors.values()))})
-    judged = frozenset(one for query in queries for one in query.judgement.passages)
     returned = [one for ids in run.found.values() for one in ids]
-    if not returned:
-        raise InvalidInputError(
-            f"{name} returned no hits for any of the {len(queries)} questions; check that its index is not empty"
-        )
-    if judged.isdisjoint(returned) and not matcher.of_these_files():
-        raise InvalidInputError(
-            f"{name} returned {len(returned)} hits, but no hit has an id or a text of these files; the first hit is "
-            f"{matcher.hits[0].id!r:.60}. Pass the files that the retriever searches"
-        )
+    _check_returned(name, returned, queries, matcher)
     measure = Measure("Recall", min(BEST, matcher.longest))
     table = compare(
         [Answers(name, run.found, run.milliseconds), *(Answers(way, found) for way, found in ways.items())],
@@ -278,3 +212,17 @@ def compare_own(
             f"{name} returns at most {measure.k} hits, so only the first {measure.k} passages of each method count"
         )
     return Comparison(table, measure, tuple(queries), tuple(notes))
+
+
+def _check_returned(name: str, returned: Sequence[str], queries: Sequence[Query], matcher: PassageMatcher) -> None:
+    """Raise InvalidInputError if the retriever `name` returned no hits, or only hits of other files."""
+    if not returned:
+        raise InvalidInputError(
+            f"{name} returned no hits for any of the {len(queries)} questions; check that its index is not empty"
+        )
+    judged = frozenset(one for query in queries for one in query.judgement.passages)
+    if judged.isdisjoint(returned) and not matcher.of_these_files():
+        raise InvalidInputError(
+            f"{name} returned {len(returned)} hits, but no hit has an id or a text of these files; the first hit is "
+            f"{matcher.hits[0].id!r:.60}. Pass the files that the retriever searches"
+        )

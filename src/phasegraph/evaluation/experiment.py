@@ -6,174 +6,20 @@ The table has a baseline, intervals, wins and losses, and corrected p-values.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
 from types import MappingProxyType
-from typing import TypeAlias
 
 import numpy as np
 
 from phasegraph._support.typing import FloatArray
 from phasegraph._support.validation import check_ids, check_text
-from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.judgements import Judgement, check_judged, check_known
 from phasegraph.evaluation.measures import ANSWER_MEASURES, BINARY, DEFAULT_MEASURES, Measure, values_of
-from phasegraph.evaluation.runs import check_judged, check_known, write_text
+from phasegraph.evaluation.runs import write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, sign_flips, wins_and_losses
-from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
-from phasegraph.evaluation.splits import parts_by
-from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
-from phasegraph.ranking import Ranking
-from phasegraph.result import Result
-
-Batch: TypeAlias = Mapping[str, Sequence[Ranking]]
-Answer: TypeAlias = Callable[[Dataset, Batch, int], "list[tuple[str, ...]]"]
-Confidences: TypeAlias = Callable[[Dataset, Batch], "Sequence[float | None]"]
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    """A method that answers every query of a data set.
-
-    Parameters
-    ----------
-    name : str
-        Name of the row in the table.
-    sources : tuple of str
-        Names of the sources whose rankings the system fuses.
-    answer : callable
-        ``answer(dataset, rankings by source, k) -> ids per query``.
-    about : str
-        Description in one line.
-    confidence : callable, optional
-        ``confidence(dataset, rankings by source)`` returns, for each query, the system's confidence that the corpus
-        contains an answer, in any unit. For most systems, it is the score of the best hit, or 0 without hits.
-    """
-
-    name: str
-    sources: tuple[str, ...]
-    answer: Answer
-    about: str = ""
-    confidence: Confidences | None = None
-
-
-def source_system(source: str, about: str = "") -> System:
-    """Return a system that answers with the ranking of one source."""
-
-    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
-        return [tuple(ranking.ids[:k]) for ranking in batch[source]]
-
-    def confidence(dataset: Dataset, batch: Batch) -> list[float | None]:
-        return [float(ranking.scores[0]) if len(ranking) else 0.0 for ranking in batch[source]]
-
-    return System(source, (source,), answer, about, confidence)
-
-
-def pipeline_system(
-    name: str, pipeline: FusionPipeline, sources: Sequence[str], about: str = "", *, ours: bool = False
-) -> System:
-    """Return a system that fuses some sources with a pipeline.
-
-    If `ours` is true, the system's confidence in a query is the field `confidence` of the pipeline's result. Otherwise,
-    it is the best score of the result.
-
-    Examples
-    --------
-    >>> pipeline_system("rrf", FusionPipeline.reciprocal_rank(), ["vector", "graph"]).sources
-    ('vector', 'graph')
-    """
-
-    def decided(dataset: Dataset, batch: Batch, k: int) -> Iterator[Result]:
-        for row in range(len(dataset.queries)):
-            found = zip(sources, [batch[source][row] for source in sources], strict=True)
-            rankings = [one if one.source == source else replace(one, source=source) for source, one in found]
-            yield pipeline.decide(rankings, dataset.context(row, rankings), k=k)
-
-    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
-        return [tuple(one.ids) for one in decided(dataset, batch, k)]
-
-    def confidence(dataset: Dataset, batch: Batch) -> list[float | None]:
-        results = decided(dataset, batch, 1)
-        return [one.confidence if ours else float(one.scores[0]) if len(one) else 0.0 for one in results]
-
-    return System(name, tuple(sources), answer, about, confidence)
-
-
-TWO = ("vector", "graph")
-THREE = ("vector", "graph", "bm25")
-WORDS = ("vector", "bm25")
-
-
-def _own() -> dict[str, System]:
-    alone = {
-        "vector": "only the cosine similarity of the embeddings",
-        "graph": "only our walk",
-        "bm25": "only BM25",
-        "hipporag2": "only HippoRAG 2's walk, without its filter by a language model",
-        "semflow": "only SemFlowRAG's walk, without its filter by a language model",
-    }
-    rrf, paper, design = FusionPipeline.reciprocal_rank, FusionPipeline.paper, {"vector": 1.0, "graph": 0.35}
-    relative = FusionPipeline.named("comb_sum")
-    of_words = {
-        "rrf-words": (rrf(), "RRF of vectors and BM25, without a walk: the usual setup of EnsembleRetriever"),
-        "relative-words": (
-            relative,
-            "min-max-sum of vectors and BM25, without a walk: QueryFusionRetriever, relative_score",
-        ),
-    }
-    of_two = {
-        "rrf": (rrf(), "RRF: equal weights, rank constant 60"),
-        "weighted-rrf": (rrf(design), "RRF with weights: vector 1, graph 0.35"),
-        "convex": (
-            FusionPipeline.convex({"vector": 0.7, "graph": 0.3}),
-            "sum of scores scaled from 0 to the best score; vector weighs 0.7 (TM2C2)",
-        ),
-        "convex-equal": (FusionPipeline.convex({"vector": 0.5, "graph": 0.5}), "convex with equal weights"),
-        "min-max-sum": (relative, "sum of scores scaled from each list's lowest to its highest score"),
-        "paper": (paper(), "the paper's percentile ranks: vector weighs 0.7, graph capped at 30 hits"),
-        "paper-2wiki": (
-            paper("2wiki"),
-            "the paper's percentile ranks for 2Wiki: vector weighs 0.4, graph capped at 20 hits",
-        ),
-        "default": (FusionPipeline(), "our default: calibrated scores, weights by agreement, no fitted parameter"),
-    }
-    of_three = {
-        "rrf-three": (rrf(), "rrf with BM25"),
-        "relative-three": (relative, "min-max-sum with BM25"),
-        "weighted-rrf-three": (rrf({**design, "bm25": 1.0}), "weighted-rrf with BM25, weight 1"),
-        "convex-three": (FusionPipeline.convex({"vector": 1.0, "graph": 1.0, "bm25": 1.0}), "convex-equal with BM25"),
-        "default-three": (FusionPipeline(), "default with BM25"),
-    }
-    systems = {name: source_system(name, about) for name, about in alone.items()}
-    for sources, pipelines in ((WORDS, of_words), (TWO, of_two), (THREE, of_three)):
-        systems |= {
-            name: pipeline_system(name, one, sources, about, ours=name in ("default", "default-three"))
-            for name, (one, about) in pipelines.items()
-        }
-    return systems
-
-
-OWN_SYSTEMS: Mapping[str, System] = MappingProxyType(_own())
-
-
-def _named() -> dict[str, System]:
-    """Return, by name, a system for each preset and each fusion rule that is not in ``OWN_SYSTEMS``.
-
-    A system fuses the sources ``vector`` and ``graph``; the system ``adr`` also fuses ``bm25``.
-    """
-    others = [name for name in PIPELINE_NAMES if name not in (*OWN_SYSTEMS, "adr")]
-    systems = {
-        name: pipeline_system(name, FusionPipeline.named(name), TWO, "the preset or rule of this name")
-        for name in others
-    }
-    adr = FusionPipeline.adr({"vector": 1.0, "graph": 0.35, "bm25": 1.0})
-    return {**systems, "adr": pipeline_system("adr", adr, THREE, "the preset of the design record, with exact matches")}
-
-
-NAMED_SYSTEMS: Mapping[str, System] = MappingProxyType(_named())
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,106 +49,6 @@ class Answers:
         for query, ids in self.found.items():
             check_text(f"{self.name}: a question's id", query)
             check_ids(f"{self.name}, question {query!r}", ids)
-
-
-def run_systems(
-    inputs: ExperimentInput, systems: Sequence[System], k: int, runs: Mapping[str, SourceRun] | None = None
-) -> tuple[list[Answers], tuple[str, ...]]:
-    """Answer every query of a data set with every system; all systems fuse the same rankings.
-
-    Parameters
-    ----------
-    inputs : ExperimentInput
-        The data set, the list length and the graph.
-    systems : sequence of System
-        Systems with distinct names.
-    k : int
-        Number of ids returned per query.
-    runs : mapping of str to SourceRun, optional
-        Rankings of sources that were already searched; the other sources are searched now.
-
-    Returns
-    -------
-    list of Answers, tuple of str
-        The answers of the systems that ran, and a line for each system that could not run. A system cannot run if a
-        package is missing, or if the data set lacks data that a source or the system's fitting needs.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no system, or two systems have the same name.
-    """
-    names = [system.name for system in systems]
-    if not names or len(set(names)) != len(names):
-        raise InvalidInputError(f"give at least one system, each with a unique name; got {names}")
-    known = dict(runs or {})
-    answers: list[Answers] = []
-    left_out: list[str] = []
-    keys = [query.id for query in inputs.dataset.queries]
-    for system in systems:
-        try:
-            known.update(search_sources(inputs, [source for source in system.sources if source not in known], known))
-            started = perf_counter()
-            found = system.answer(inputs.dataset, {source: known[source].rankings for source in system.sources}, k)
-        except (MissingDependencyError, InsufficientDataError) as error:
-            left_out.append(f"{system.name}: {error}")
-            continue
-        each = 1000 * (perf_counter() - started) / len(keys)
-        each += sum(known[source].milliseconds for source in system.sources)
-        answers.append(Answers(system.name, MappingProxyType(dict(zip(keys, found, strict=True))), each))
-    return answers, tuple(left_out)
-
-
-def run_within(
-    inputs: ExperimentInput, systems: Sequence[System], k: int, name: str
-) -> tuple[list[Answers], tuple[str, ...]]:
-    """Answer every query of a data set with every system, from the passages of the query's own collection only.
-
-    Parameters
-    ----------
-    inputs : ExperimentInput
-        The inputs without a graph: each collection gets its own graph.
-    systems : sequence of System
-        Systems with distinct names.
-    k : int
-        Number of ids returned per query.
-    name : str
-        The field that names the collection, such as ``collection_id``.
-
-    Returns
-    -------
-    list of Answers, tuple of str
-        The answers, and a line for each system that could not run, as for :func:`run_systems`. A system that cannot run
-        in one collection is left out of all collections. A further line counts the queries that are judged by passages
-        of other collections, because no system can find these passages.
-
-    Raises
-    ------
-    InvalidInputError
-        If a query or a passage does not have the field, or a graph of the whole corpus is given.
-    """
-    if inputs.graph is not None:
-        raise InvalidInputError(
-            f"each {name} gets its own graph, but a graph of the whole corpus was given; pass graph=None"
-        )
-    found: dict[str, dict[str, tuple[str, ...]]] = {system.name: {} for system in systems}
-    spent = dict.fromkeys(found, 0.0)
-    left_out: dict[str, None] = {}
-    elsewhere = 0
-    for part in parts_by(inputs.dataset, name).values():
-        own = {passage.id for passage in part.passages}
-        elsewhere += sum(not own.issuperset(judgement.passages) for judgement in part.judgements)
-        wanted = [system for system in systems if not any(line.startswith(f"{system.name}: ") for line in left_out)]
-        answers, lost = run_systems(replace(inputs, dataset=part, progress=None), wanted, k)
-        left_out |= dict.fromkeys(lost)
-        for one in answers:
-            found[one.name] |= one.found
-            spent[one.name] += (one.milliseconds or 0.0) * len(one.found)
-    total = len(inputs.dataset.queries)
-    if elsewhere:
-        left_out[f"passages of another {name}: {elsewhere} queries are judged by them"] = None
-    whole = [system for system, of in found.items() if len(of) == total]
-    return [Answers(system, found[system], spent[system] / total) for system in whole], tuple(left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -594,18 +340,7 @@ def compare(
     count in a correction.
     """
     names = [one.name for one in answers]
-    if not names or len(set(names)) != len(names):
-        raise InvalidInputError(f"give at least one system, each with a unique name; got {names}")
-    if baseline not in names:
-        raise InvalidInputError(f"the baseline must be one of the systems {names}; got {baseline!r}")
-    if not judgements or not measures:
-        raise InvalidInputError(
-            f"there must be at least one judged query and one measure; got {len(judgements)} and {len(measures)}"
-        )
-    for one in answers:
-        check_judged(one.found, judgements, one.name)
-        if any(measure.name not in ANSWER_MEASURES for measure in measures):
-            check_known(one.found, judgements, corpus, repr(one.name))
+    _check_comparable(answers, judgements, baseline, measures, corpus)
     values = {
         one.name: np.column_stack([values_of(one.found, judgements, measure) for measure in measures])
         for one in answers
@@ -620,17 +355,11 @@ def compare(
         for column, measure in enumerate(measures)
     }
     flipped = sign_flips(columns[:, len(names) * len(measures) :], groups=groups, permutations=resamples, rng=rng)
-    p = dict(zip(pairs, flipped.tolist(), strict=True))
-    for key, pair in pairs.items():
-        if _test(key[1], groups) == MCNEMAR and not np.isnan(p[key]):
-            p[key] = mcnemar_exact(*pair)
-    families: dict[object, list[tuple[str, Measure]]] = {}
-    for key, value in p.items():
-        if key[0] != baseline and not np.isnan(value):
-            families.setdefault(MCNEMAR if _test(key[1], groups) == MCNEMAR else key[1], []).append(key)
-    corrected = dict(p)
-    for family in families.values():
-        corrected |= zip(family, holm([p[key] for key in family]).tolist(), strict=True)
+    p = {
+        key: mcnemar_exact(*pairs[key]) if _test(key[1], groups) == MCNEMAR and not np.isnan(value) else value
+        for key, value in zip(pairs, flipped.tolist(), strict=True)
+    }
+    corrected = _corrected(p, baseline, groups)
     rows = [
         Row(
             one.name,
@@ -659,6 +388,52 @@ def compare(
         tuple(left_out),
         None if groups is None else tuple(groups),
     )
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise InvalidInputError if there is no system, or if two systems have the same name."""
+    if not names or len(set(names)) != len(names):
+        raise InvalidInputError(f"give at least one system, each with a unique name; got {names}")
+
+
+def _check_comparable(
+    answers: Sequence[Answers],
+    judgements: Sequence[Judgement],
+    baseline: str,
+    measures: Sequence[Measure],
+    corpus: Collection[str],
+) -> None:
+    """Raise InvalidInputError if :func:`compare` cannot compare these answers by these measures."""
+    names = [one.name for one in answers]
+    check_names(names)
+    if baseline not in names:
+        raise InvalidInputError(f"the baseline must be one of the systems {names}; got {baseline!r}")
+    if not judgements or not measures:
+        raise InvalidInputError(
+            f"there must be at least one judged query and one measure; got {len(judgements)} and {len(measures)}"
+        )
+    for one in answers:
+        check_judged(one.found, judgements, one.name)
+        if any(measure.name not in ANSWER_MEASURES for measure in measures):
+            check_known(one.found, judgements, corpus, repr(one.name))
+
+
+def _corrected(
+    p: Mapping[tuple[str, Measure], float], baseline: str, groups: Sequence[str] | None
+) -> dict[tuple[str, Measure], float]:
+    """Return p-values, by system and measure, after Holm's correction within families of tests.
+
+    All McNemar tests are one family, and the other tests of each measure are one family. The baseline and NaN values
+    are in no family.
+    """
+    families: dict[object, list[tuple[str, Measure]]] = {}
+    for key, value in p.items():
+        if key[0] != baseline and not np.isnan(value):
+            families.setdefault(MCNEMAR if _test(key[1], groups) == MCNEMAR else key[1], []).append(key)
+    out = dict(p)
+    for family in families.values():
+        out |= zip(family, holm([p[key] for key in family]).tolist(), strict=True)
+    return out
 
 
 def _mean(column: FloatArray) -> float:

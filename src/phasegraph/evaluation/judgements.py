@@ -1,14 +1,14 @@
-"""Judgements of queries: relevant passages by hop, grades, answers and pages, given by ids or by gold spans."""
+"""Judgements of queries: relevant passages by hop, grades, answers and pages; and checks of returned ids."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from phasegraph._support.validation import check_count, check_ids, check_range, check_text
-from phasegraph.errors import InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -126,3 +126,43 @@ def judgement_from_spans(
         hops += [holders] * bool(holders)
         grades |= {passage: max(grades.get(passage, 0.0), span.grade) for passage in holders}
     return Judgement(query, tuple(hops), last_hop_known=False, grades=grades) if hops else None
+
+
+def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], name: str) -> None:
+    """Raise InvalidInputError if a run answers a query without a judgement, because the mean would ignore it.
+
+    An id that is not text raises InvalidTypeError.
+    """
+    judged = {judgement.query for judgement in judgements}
+    extra = next((query for query in found if query not in judged), None)
+    if extra is not None:
+        raise InvalidInputError(
+            f"run {name!r} answers query {extra!r}, which has no judgement; remove the query or judge it"
+        )
+    for query, ids in found.items():
+        check_ids(f"{name}, question {query!r}", ids)
+
+
+def check_known(
+    found: Mapping[str, Sequence[str]],
+    judgements: Sequence[Judgement],
+    corpus: Collection[str] | None = (),
+    name: str = "the run",
+) -> None:
+    """Raise InvalidInputError if no returned id is known, because the run would get a misleading row of zeros.
+
+    An id is known if it is judged for some question, or is in `corpus`, the ids of the passages. If `corpus` is empty,
+    the message suggests passing a corpus; if it is None, the message does not.
+    """
+    known = {passage for one in judgements for passage in (*one.passages, *one.grades, *one.sources)}.union(
+        corpus or ()
+    )
+    returned = dict.fromkeys(passage for ids in found.values() for passage in ids)
+    if returned and known.isdisjoint(returned):
+        where = "in the corpus or judged for any question" if corpus else "judged for any question"
+        advice = "; if the ids are correct but not relevant, pass the ids of all passages as corpus="
+        raise InvalidInputError(
+            f"none of the {len(returned)} ids of {name} is {where}; a returned id is {next(iter(returned))!r:.60}, "
+            f"a known id is {min(known, default='nothing')!r:.60}. Return the ids that the judgements use (id_key= "
+            f"of evaluate, --id-key on the command line){'' if corpus or corpus is None else advice}"
+        )

@@ -24,8 +24,7 @@ import numpy as np
 from phasegraph._support.typing import FloatArray
 from phasegraph._support.validation import check_count, check_ids
 from phasegraph.errors import InvalidInputError, needed
-from phasegraph.evaluation.judgements import Judgement
-from phasegraph.evaluation.runs import check_known
+from phasegraph.evaluation.judgements import Judgement, check_known
 
 Score: TypeAlias = Callable[[Sequence[str], Judgement, int], "float | None"]
 

@@ -10,7 +10,7 @@ from warnings import catch_warnings, simplefilter
 
 from phasegraph.errors import MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import THREE, TWO, Batch, System
+from phasegraph.evaluation.systems import THREE, TWO, Batch, System
 from phasegraph.lexical import tokenizer_of
 from phasegraph.ranking import Ranking
 

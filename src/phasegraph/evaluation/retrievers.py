@@ -2,57 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
-from time import perf_counter
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-from phasegraph._support.jsonl import objects_of
-from phasegraph._support.user_line import warn_at_user_line
-from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
-from phasegraph.evaluation.corpus_files import Passage, read_corpus
-from phasegraph.evaluation.datasets import Dataset
+from phasegraph.errors import AllSourcesFailed, InvalidInputError
 from phasegraph.evaluation.experiment import Answers, Table, compare
-from phasegraph.evaluation.judgements import ids_by_page
+from phasegraph.evaluation.judged_questions import Corpus, Judged, read_judged
+from phasegraph.evaluation.judgements import Judgement, check_known, ids_by_page
 from phasegraph.evaluation.measures import PAGE_MEASURES, Measure
-from phasegraph.evaluation.query_files import Query, groups_of, queries_of
-from phasegraph.evaluation.runs import check_known
+from phasegraph.evaluation.query_files import Query, groups_of
+from phasegraph.evaluation.retriever_runs import RetrieverRun, ask_of, ids_by_text, run_notes, run_retriever
 from phasegraph.evaluation.significance import p_text
-from phasegraph.ranking import Ranking
-from phasegraph.result import Result
-from phasegraph.retrieval import (
-    adapted,
-    answer_items,
-    asearch_of,
-    describe_type,
-    head_and_score,
-    is_number,
-    parameters_of,
-    plain_hit,
-    resolve_id,
-    search_of,
-)
-from phasegraph.retrieval.plain_hits import PlainHit
-from phasegraph.sources.protocol import is_fatal
-from phasegraph.sources.steps import awaited
-from phasegraph.sources.workers import own_loop
-
-Judged: TypeAlias = str | Path | Dataset | Mapping[str, Any] | Iterable[Query | Mapping[str, Any]]
-Corpus: TypeAlias = str | Path | Sequence[Passage]
-Ask: TypeAlias = Callable[[str], object]
-Place: TypeAlias = Callable[[Query, "Sequence[Hit]"], "list[str]"]
 
 OWN_MEASURES: tuple[Measure, ...] = (
     Measure("Recall", 5), Measure("Recall", 10), Measure("nDCG", 10), Measure("MRR", 10),
 )  # fmt: skip
 LAST_HOP: tuple[Measure, ...] = (Measure("LastHop", 5), Measure("LastHop", 10))
-_HITS = "documents or nodes"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,15 +159,11 @@ def evaluate(
     (1.0, 0.75)
     """
     queries, passages, name = read_judged(judged, corpus)
-    goals = OWN_MEASURES + LAST_HOP * any(query.judgement.last_hop_known for query in queries)
-    goals += PAGE_MEASURES * any(query.judgement.pages for query in queries)
-    further = (Measure.parse(one) if isinstance(one, str) else one for one in measures)
-    goals = tuple(dict.fromkeys([*goals, *further]))
+    goals = _goals(queries, measures)
     depth = max(measure.k for measure in goals)
     given = retriever if isinstance(retriever, Mapping) else {_name_of(retriever): retriever}
     asks = {str(key): ask_of(one, depth) for key, one in given.items()}
     texts = ids_by_text(passages or ())
-    known = None if passages is None else {one.id for one in passages}
     runs = {
         key: run_retriever(ask, queries if progress is None else progress(queries, key), texts, id_key)
         for key, ask in asks.items()
@@ -209,25 +172,10 @@ def evaluate(
         raise AllSourcesFailed({key: next(iter(run.errors.values())) for key, run in runs.items()})
     answers = [Answers(key, run.found, run.milliseconds) for key, run in runs.items()]
     judgements = [query.judgement for query in queries]
-    if passages is None:
-        if not any(one.pages for one in judgements):  # pages make the id of each hit with a page known
-            for key, run in runs.items():
-                check_known(run.found, judgements, name=repr(key))
-        pages = MappingProxyType({found: page for run in runs.values() for found, page in run.pages.items()})
-        by_page = ids_by_page(pages)
-        returned = any(ids for run in runs.values() for ids in run.found.values())
-        if returned and not pages and any(one.pages and not one.passages for one in judgements):
-            raise InvalidInputError(
-                "questions that are judged by pages alone need the page of each hit: return hits with the page in the "
-                "metadata field 'source', or pass the passages (corpus=, on the command line --corpus)"
-            )
-        hops = [one.hops if one.passages else [by_page.get(page, ()) for page in one.pages] for one in judgements]
-        judgements = [
-            replace(one, sources=pages, hops=tuple(map(tuple, of))) for one, of in zip(judgements, hops, strict=True)
-        ]
+    known = None if passages is None else {one.id for one in passages}
     table = compare(
         answers,
-        judgements,
+        _by_pages_of_hits(judgements, runs) if known is None else judgements,
         baseline=next(iter(runs), ""),
         measures=goals,
         dataset=name,
@@ -245,261 +193,35 @@ def evaluate(
     )
 
 
-# Reading the questions.
+def _goals(queries: Sequence[Query], further: Sequence[str | Measure]) -> tuple[Measure, ...]:
+    """Return the default measures, the measures that the judgements of `queries` allow, and the measures `further`."""
+    goals = OWN_MEASURES + LAST_HOP * any(query.judgement.last_hop_known for query in queries)
+    goals += PAGE_MEASURES * any(query.judgement.pages for query in queries)
+    parsed = (Measure.parse(one) if isinstance(one, str) else one for one in further)
+    return tuple(dict.fromkeys([*goals, *parsed]))
 
 
-def read_judged(
-    judged: Judged, corpus: Corpus | None = None
-) -> tuple[tuple[Query, ...], Sequence[Passage] | None, str]:
-    """Return the judged questions, the passages, and the name of the data set.
+def _by_pages_of_hits(judgements: Sequence[Judgement], runs: Mapping[str, RetrieverRun]) -> list[Judgement]:
+    """Return the judgements with the pages that hits name in their metadata, because no corpus gives the pages.
 
-    The passages are None if neither `corpus` nor `judged` provides them; :func:`evaluate` describes both arguments.
+    If a question is judged by pages alone, each hop becomes the ids of the hits of a page. Raise InvalidInputError if
+    such a question exists, but no hit names a page. Without judged pages, raise it if no id of a retriever is judged.
     """
-    passages: Sequence[Passage] | None
-    passages = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus
-    if isinstance(judged, Dataset):
-        return judged.queries, judged.passages if passages is None else passages, judged.name
-    name, file = "judged", Path("judged")
-    rows: Iterable[tuple[int, Mapping[str, object]]]
-    if isinstance(judged, str | Path):
-        file, name = Path(judged), Path(judged).resolve().stem
-        if file.is_dir():
-            passages = read_corpus(file / "corpus.jsonl") if passages is None else passages
-            file = file / "queries.jsonl"
-        rows = objects_of(file)
-    elif isinstance(judged, Mapping):
-        rows = [
-            (row, {"question": question, "relevant": dict(ids) if isinstance(ids, Mapping) else list(ids)})
-            for row, (question, ids) in enumerate(judged.items(), start=1)
-        ]
-    else:
-        listed = list(judged)
-        if listed and all(isinstance(one, Query) for one in listed):
-            return tuple(one for one in listed if isinstance(one, Query)), passages, name
-        if not all(isinstance(one, Mapping) for one in listed):
-            raise InvalidTypeError(
-                "judged must be a path, a Dataset, ids by question, a list of mappings, or a list of Query objects; "
-                f"got a {type(judged).__name__} of {', '.join(sorted({type(one).__name__ for one in listed}))}"
-            )
-        rows = [(row, one) for row, one in enumerate(listed, start=1) if isinstance(one, Mapping)]
-    queries = tuple(query for query in queries_of(file, rows, passages) if query.judgement.hops)
-    if not queries:
+    if not any(one.pages for one in judgements):  # pages make the id of each hit with a page known
+        for key, run in runs.items():
+            check_known(run.found, judgements, name=repr(key))
+    pages = MappingProxyType({found: page for run in runs.values() for found, page in run.pages.items()})
+    returned = any(ids for run in runs.values() for ids in run.found.values())
+    if returned and not pages and any(one.pages and not one.passages for one in judgements):
         raise InvalidInputError(
-            f"{file}: no passage covers any gold span of any query: check that the spans and the passages come from "
-            "the same documents"
+            "questions that are judged by pages alone need the page of each hit: return hits with the page in the "
+            "metadata field 'source', or pass the passages (corpus=, on the command line --corpus)"
         )
-    return queries, passages, name
-
-
-# Asking the retriever.
+    by_page = ids_by_page(pages)
+    hops = [one.hops if one.passages else [by_page.get(page, ()) for page in one.pages] for one in judgements]
+    return [replace(one, sources=pages, hops=tuple(map(tuple, of))) for one, of in zip(judgements, hops, strict=True)]
 
 
 def _name_of(retriever: object) -> str:
     named = getattr(retriever, "name", None) or getattr(retriever, "__name__", None)
     return named if isinstance(named, str) else type(retriever).__name__
-
-
-def ask_of(retriever: object, depth: int) -> Ask:
-    """Return the function that asks a retriever a question, without importing the retriever's framework.
-
-    `depth` is the number of hits to request, if the retriever accepts such a number.
-    """
-    if not isinstance(retriever, type):
-        for method in ("invoke", "retrieve"):
-            found: Ask | None = getattr(retriever, method, None)
-            if callable(found):
-                return found
-        retriever = adapted(retriever)
-        if (search := search_of(retriever) or asearch_of(retriever)) is not None:
-            return lambda question: search(question, depth, {})
-        if callable(retriever):
-            function: Callable[..., object] = retriever
-            return partial(function, **dict.fromkeys(parameters_of(function) & {"k", "limit"}, depth))
-    got = f"the class {retriever.__name__}" if isinstance(retriever, type) else describe_type(retriever)
-    raise InvalidTypeError(
-        "retriever must be a LangChain retriever or runnable, a LlamaIndex retriever, a source or a function; got "
-        f"{got} (for a store or an index, give its as_retriever())"
-    )
-
-
-@dataclass(slots=True)
-class RetrieverRun:
-    """The answers of one retriever to all questions.
-
-    `found` are ids by question id, `errors` the errors of failed questions, and `milliseconds` the mean time per
-    question (None without answers). `repeated` counts hits whose id repeats in an answer, and `nameless` hits without
-    an id. `pages` are page names by hit id.
-    """
-
-    found: dict[str, tuple[str, ...]]
-    errors: dict[str, Exception]
-    milliseconds: float | None
-    repeated: int
-    nameless: int
-    pages: dict[str, str]
-
-    def failures(self, name: str) -> list[str]:
-        """Return one line, which starts with `name` and counts the failed questions by error class, in a list.
-
-        The list is empty if no question failed.
-        """
-        kinds = Counter(type(error).__name__ for error in self.errors.values()).most_common()
-        said = ", ".join(f"{kind} {count}" for kind, count in kinds)
-        asked = len(self.found) + len(self.errors)
-        return [f"{name}: {len(self.errors)} of {asked} questions failed and count 0 ({said})"] if kinds else []
-
-    def unknown(self, known: set[str] | None) -> float | None:
-        """Return the share of the returned ids that are not in `known`, the ids of the corpus.
-
-        Return None without a corpus or returned ids.
-        """
-        returned = [one for ids in self.found.values() for one in ids]
-        return sum(one not in known for one in returned) / len(returned) if known and returned else None
-
-
-class Hit(NamedTuple):
-    """A hit in the answer of a user's retriever.
-
-    Parameters
-    ----------
-    id : str
-        The id of the hit, which is compared with the judged ids.
-    named : bool, default True
-        False if the id is derived from the hit's text, and no passage of the corpus has this text.
-    page : str
-        The page named in the hit's metadata; empty if there is none.
-    text : str
-        The hit's text; empty if the answer contains only ids.
-    """
-
-    id: str
-    named: bool = True
-    page: str = ""
-    text: str = ""
-
-
-def ids_by_text(passages: Iterable[Passage]) -> dict[str, str]:
-    """Return the id of each passage, by the id that is derived from the passage's text.
-
-    :func:`run_retriever` derives such an id from the text of a hit that has no id.
-    """
-    return {_id_of_text(text): one.id for one in passages for text in (one.text, one.content)}
-
-
-def run_retriever(
-    ask: Ask, queries: Iterable[Query], texts: Mapping[str, str], id_key: str | None, place: Place | None = None
-) -> RetrieverRun:
-    """Ask a retriever all questions, one after another.
-
-    Parameters
-    ----------
-    ask : callable
-        The function that asks the retriever, from :func:`ask_of`.
-    queries : iterable of Query
-        The questions to ask.
-    texts : mapping of str to str
-        The result of :func:`ids_by_text`, by which hits without an id are matched to passages.
-    id_key : str or None
-        As in :func:`evaluate`.
-    place : callable, optional
-        ``place(query, hits) -> ids``: the ids of the passages that the hits match. Default: the hits' own ids.
-
-    Returns
-    -------
-    RetrieverRun
-        The ids by question, the errors and the mean time.
-    """
-    run, spent = RetrieverRun({}, {}, None, 0, 0, {}), 0.0
-    for query in queries:
-        started = perf_counter()
-        try:
-            answer = ask(query.text)
-            if inspect.isawaitable(answer):
-                answer = asyncio.run_coroutine_threadsafe(awaited(answer), own_loop()).result()
-            hits = _read_hits(answer, texts, id_key)
-        except Exception as error:
-            if is_fatal(error):
-                raise
-            run.errors[query.id] = error
-            continue
-        spent += perf_counter() - started
-        ids = [hit.id for hit in hits] if place is None else place(query, hits)
-        run.found[query.id] = tuple(dict.fromkeys(ids))
-        run.repeated += len(ids) - len(run.found[query.id])
-        run.nameless += sum(not hit.named for hit in hits)
-        run.pages |= {hit.id: hit.page for hit in hits if hit.page}
-    run.milliseconds = 1000 * spent / len(run.found) if run.found else None
-    return run
-
-
-def _id_of_text(text: str) -> str:
-    """Return the id derived from the text of a hit without an id."""
-    return resolve_id(None, {}, text)[0]
-
-
-def _read_hits(answer: object, texts: Mapping[str, str], id_key: str | None) -> list[Hit]:
-    """Convert a retriever's answer to a list of hits, best first; `texts` and `id_key` are as in `run_retriever`."""
-    if isinstance(answer, Ranking | Result):
-        return list(map(Hit, answer.ids))
-    if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
-        scores = {str(found): float(score) for found, score in answer.items()}
-        return list(map(Hit, sorted(scores, key=lambda one: (-scores[one], one))))
-    if isinstance(answer, Mapping) and "result" in answer:
-        answer = answer["result"]  # the answer of a question-answering chain
-    return [_read_hit(item, row, texts, id_key) for row, item in enumerate(answer_items(answer, _HITS))]
-
-
-def _read_hit(item: object, row: int, texts: Mapping[str, str], id_key: str | None) -> Hit:
-    head = head_and_score(item)[0]
-    if isinstance(head, str):
-        return Hit(texts.get(_id_of_text(head), head), text=head)
-    hit = getattr(head, "node", head)
-    if hasattr(hit, "page_content"):
-        read = PlainHit(hit.page_content, hit.id, hit.metadata)
-    elif hasattr(hit, "get_content"):
-        read = PlainHit(hit.get_content(), hit.node_id, hit.metadata)
-    else:
-        read = plain_hit(hit, _HITS, row)
-    page = read.metadata.get("source")
-    page = page if isinstance(page, str) else ""
-    if id_key is not None:
-        value = read.metadata.get(id_key, getattr(hit, id_key, None))
-        if value is None:
-            held = ", ".join(map(str, read.metadata)) or "nothing"
-            raise InvalidInputError(f"hit {row} has no id under id_key={id_key!r}; its metadata keys are: {held}")
-        return Hit(str(value), True, page, read.text or "")
-    found, origin = resolve_id(read.id, read.metadata, read.text or "")
-    return Hit(texts.get(found, found), origin != "text" or found in texts, page, read.text or "")
-
-
-def run_notes(name: str, run: RetrieverRun, queries: Sequence[Query], depth: int, passages: int | None) -> list[str]:
-    """Return remarks on the run of one retriever; warn if no returned id is judged for any question.
-
-    `depth` is the largest depth of the measures, and `passages` the number of passages in the corpus, if known.
-    """
-    notes, longest = run.failures(name), max(map(len, run.found.values()), default=0)
-    if longest < depth and (passages is None or longest < passages):
-        notes.append(
-            f"{name} returned at most {longest} hits, so deeper measures gain nothing (LangChain: k or search_kwargs, "
-            "LlamaIndex: similarity_top_k)"
-        )
-    if run.repeated:
-        notes.append(f"{name}: {run.repeated} hits repeat an id of the same answer and are left out")
-    if run.nameless:
-        notes.append(f"{name}: {run.nameless} hits have no id, and no passage of the corpus has their text")
-    judged = {one for query in queries for one in (*query.judgement.passages, *query.judgement.grades)}
-    returned = dict.fromkeys(one for ids in run.found.values() for one in ids)
-    pages = {page for query in queries for page in query.judgement.pages}
-    if passages is None and pages and pages.isdisjoint(run.pages.values()):
-        theirs = f"the hits have {min(run.pages.values())!r:.60}" if run.pages else "the hits have no 'source'"
-        notes.append(
-            f"{name}: no hit has a judged page, such as {min(pages)!r:.60}, in the metadata 'source': {theirs}"
-        )
-    if returned and judged and judged.isdisjoint(returned):
-        notes.append(
-            f"{name}: none of the {len(returned)} returned ids is judged for any question; a returned id is "
-            f"{next(iter(returned))!r:.60}, a judged id is {min(judged)!r:.60}; set id_key (--id-key on the command "
-            "line) if the ids are in another field"
-        )
-        warn_at_user_line(PhasegraphWarning(notes[-1]), again=False)
-    return notes

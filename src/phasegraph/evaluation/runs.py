@@ -6,7 +6,7 @@ ir-measures report no line numbers, and accept NaN scores and repeated ids.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from phasegraph._support.files import replace_file
 from phasegraph._support.jsonl import flag_field, id_list, lines_of, objects_of, text_field
-from phasegraph._support.validation import check_ids, file_error
+from phasegraph._support.validation import file_error
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.ranking import Ranking
@@ -241,43 +241,3 @@ def _jsonl_judgements(file: Path, known: frozenset[str] | None) -> tuple[Judgeme
 def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | None) -> None:
     if known is not None and passage not in known:
         raise file_error(file, line, f"the judged passage {passage!r} is not in the corpus")
-
-
-def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], name: str) -> None:
-    """Raise InvalidInputError if a run answers a query without a judgement, because the mean would ignore it.
-
-    An id that is not text raises InvalidTypeError.
-    """
-    judged = {judgement.query for judgement in judgements}
-    extra = next((query for query in found if query not in judged), None)
-    if extra is not None:
-        raise InvalidInputError(
-            f"run {name!r} answers query {extra!r}, which has no judgement; remove the query or judge it"
-        )
-    for query, ids in found.items():
-        check_ids(f"{name}, question {query!r}", ids)
-
-
-def check_known(
-    found: Mapping[str, Sequence[str]],
-    judgements: Sequence[Judgement],
-    corpus: Collection[str] | None = (),
-    name: str = "the run",
-) -> None:
-    """Raise InvalidInputError if no returned id is known, because the run would get a misleading row of zeros.
-
-    An id is known if it is judged for some question, or is in `corpus`, the ids of the passages. If `corpus` is empty,
-    the message suggests passing a corpus; if it is None, the message does not.
-    """
-    known = {passage for one in judgements for passage in (*one.passages, *one.grades, *one.sources)}.union(
-        corpus or ()
-    )
-    returned = dict.fromkeys(passage for ids in found.values() for passage in ids)
-    if returned and known.isdisjoint(returned):
-        where = "in the corpus or judged for any question" if corpus else "judged for any question"
-        advice = "; if the ids are correct but not relevant, pass the ids of all passages as corpus="
-        raise InvalidInputError(
-            f"none of the {len(returned)} ids of {name} is {where}; a returned id is {next(iter(returned))!r:.60}, "
-            f"a known id is {min(known, default='nothing')!r:.60}. Return the ids that the judgements use (id_key= "
-            f"of evaluate, --id-key on the command line){'' if corpus or corpus is None else advice}"
-        )

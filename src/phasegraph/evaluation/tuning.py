@@ -1,318 +1,25 @@
-"""Fit a pipeline to a user's own data: calibrators to unlabeled queries, all other parameters to judged queries.
+"""Choose a pipeline by judged queries: try configurations on one part of the queries, and test the best on the other.
 
-:func:`calibrated_pipeline` needs no labels. :func:`tune` tries rules, calibrations, weights, pool caps and temperatures
-on one part of the judged queries, and tests the best configuration on the other part. If the other part does not
-confirm the gain, the result is the default pipeline.
+If the other part does not confirm the gain, the result is the default pipeline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from phasegraph._support.typing import FloatArray, IntArray
-from phasegraph.acceptance.confidence import ConfidenceModel
-from phasegraph.acceptance.judged import check_orientations
-from phasegraph.calibration import ListCalibrator
-from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError, warn
-from phasegraph.evaluation.abstention import abstain_auc, calibration_errors
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.errors import InsufficientDataError, InvalidInputError, warn
+from phasegraph.evaluation.configurations import Candidate, Rankings, candidates
+from phasegraph.evaluation.judgements import Judgement, check_known
+from phasegraph.evaluation.learned_weights import require_orientation
 from phasegraph.evaluation.measures import Measure, values_of
-from phasegraph.evaluation.runs import check_known
 from phasegraph.evaluation.significance import bootstrap_intervals, sign_flip
 from phasegraph.evaluation.splits import split_by_id
 from phasegraph.fusion.context import Context
-from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.fusion.weighting import WEIGHTINGS
-from phasegraph.lexical import HitWords
-from phasegraph.ranking import Ranking
-from phasegraph.retrieval.fitting import fit_calibrators
-
-MINIMUM_QUERIES = 20
-
-
-def calibrated_pipeline(
-    rankings: Mapping[str, Sequence[Ranking]],
-    pipeline: FusionPipeline | None = None,
-    *,
-    sizes: Mapping[str, int] | None = None,
-) -> FusionPipeline:
-    """Fit a reference calibrator for every source that does not state its own background, and return the pipeline.
-
-    `rankings` are, by source, the answers to the same unlabeled queries. `pipeline` is the pipeline to fit; None means
-    the default pipeline. `sizes` gives the number of items in each source; default: the size that the rankings of the
-    source state, else 1,000,000. The pipeline keeps its calibrators of other sources. Its `min_agreement` and its
-    confidence model are also fitted to these queries. Raise InsufficientDataError if a source answered fewer than 20
-    queries, or always with the same score.
-
-    >>> lists = [Ranking("v", ["a", "b"], [0.5 + i / 100, 0.4]) for i in range(20)]
-    >>> sorted(calibrated_pipeline({"v": lists}, sizes={"v": 1000}).calibrators)
-    ['v']
-    """
-    if not rankings:
-        raise InvalidInputError("rankings must contain at least one source; got an empty mapping")
-    for name in sorted(rankings):
-        answered = sum(1 for ranking in rankings[name] if len(ranking))
-        if answered < MINIMUM_QUERIES:
-            raise InsufficientDataError(
-                f"calibrating source {name!r} needs at least {MINIMUM_QUERIES} queries with hits; got {answered}"
-            )
-    base = FusionPipeline() if pipeline is None else pipeline
-    fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
-    answers = list(zip(*(rankings[name] for name in sorted(rankings)), strict=False))
-    calibrators = {**base.calibrators, **fitted}
-    judged = fit_confidence([("", lists) for lists in answers], base)
-    return replace(base, calibrators=calibrators, min_agreement=fit_min_agreement(answers, base), confidence=judged)
-
-
-MINIMUM_RELEVANT = 20
-RIDGE = 1e-3
-
-
-def learn_weights(
-    pipeline: FusionPipeline,
-    rankings: Mapping[str, Sequence[Ranking]],
-    judgements: Sequence[Judgement],
-    *,
-    ridge: float = RIDGE,
-) -> dict[str, float]:
-    """Fit the weights of a linear pipeline to judged queries.
-
-    Parameters
-    ----------
-    pipeline : FusionPipeline
-        The pipeline whose calibrators are used; its rule and weights are ignored.
-    rankings : mapping of str to sequence of Ranking
-        Rankings by source, one per judgement.
-    judgements : sequence of Judgement
-        The relevant passages of each query.
-    ridge : float, default 1e-3
-        Ridge penalty on the squared weights; > 0.
-
-    Returns
-    -------
-    dict of str to float
-        Weights by source, >= 0, with the sum 1.
-
-    Raises
-    ------
-    InsufficientDataError
-        If fewer than 20 relevant candidates were found, or no source separates relevant from irrelevant candidates.
-    InvalidInputError
-        If a source gives relevant candidates lower scores than irrelevant candidates; the message names the source.
-    NotConvergedError
-        If the optimizer stops before its tolerance.
-
-    Notes
-    -----
-    The weights come from a logistic regression of relevance on the sources' calibrated values. They are bounded below
-    by 0; a higher score of a source therefore never lowers the fused value. The intercept is fitted and then dropped,
-    because it does not affect the order.
-
-    Examples
-    --------
-    >>> good = [Ranking("g", list("abcdef"), [9.0, 5, 4, 3, 2, 1]) for _ in range(30)]
-    >>> poor = [Ranking("v", list("abcdef"[i % 6 :] + "abcdef"[: i % 6]), [9.0, 5, 4, 3, 2, 1]) for i in range(30)]
-    >>> judged = [Judgement(str(i), (("a",),)) for i in range(30)]
-    >>> learn_weights(FusionPipeline(), {"g": good, "v": poor}, judged)
-    {'g': 1.0, 'v': 0.0}
-    """
-    require_orientation(rankings, judgements)
-    return fit_weights(pipeline, rankings, judgements, ridge)
-
-
-def require_orientation(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> None:
-    """Raise InvalidInputError if a source gives relevant candidates lower scores than irrelevant candidates.
-
-    The message names the source.
-    """
-    answers = [(one.query, [rankings[name][row] for name in sorted(rankings)]) for row, one in enumerate(judgements)]
-    check_orientations(answers, {one.query: one.passages for one in judgements})
-
-
-def fit_weights(
-    pipeline: FusionPipeline,
-    rankings: Mapping[str, Sequence[Ranking]],
-    judgements: Sequence[Judgement],
-    ridge: float = RIDGE,
-) -> dict[str, float]:
-    """Fit the weights of a linear pipeline as :func:`learn_weights` does, without its check of the sources.
-
-    The check raises an error if a source gives relevant candidates lower scores than irrelevant candidates.
-    """
-    names = sorted(rankings)
-    plain = FusionPipeline(calibrator=pipeline.calibrator, calibrators=pipeline.calibrators, weighting="equal")
-    blocks, labels = [], []
-    for row, judgement in enumerate(judgements):
-        found = plain.decide([rankings[name][row] for name in names], k=1_000_000)
-        if len(found):
-            gold = judgement.passages
-            blocks.append(_columns(found.calibrated, found.candidates.sources, names))
-            labels.append(np.array([passage in gold for passage in found.ids], dtype=np.float64))
-    relevant = int(sum(label.sum() for label in labels))
-    if relevant < MINIMUM_RELEVANT:
-        raise InsufficientDataError(
-            f"learning weights needs at least {MINIMUM_RELEVANT} relevant candidates; got {relevant}"
-        )
-    weights = _fit(np.vstack(blocks), np.concatenate(labels), ridge)
-    total = float(weights.sum())
-    if not total > 0:
-        raise InsufficientDataError(
-            "no source separates relevant from irrelevant candidates, so all learned weights are 0: check the "
-            "sources and the judgements"
-        )
-    return dict(zip(names, (weights / total).tolist(), strict=True))
-
-
-def _columns(values: FloatArray, sources: Sequence[str], names: Sequence[str]) -> FloatArray:
-    """Return a copy of `values`, whose columns belong to `sources`, with a column for each name in `names`.
-
-    The column of a name that is not in `sources` contains the lowest value of each row.
-    """
-    out = np.repeat(values.min(axis=1, keepdims=True), len(names), axis=1)
-    for column, source in enumerate(sources):
-        out[:, names.index(source)] = values[:, column]
-    return out
-
-
-def _fit(values: FloatArray, labels: FloatArray, ridge: float) -> FloatArray:
-    from scipy.optimize import minimize
-
-    centre = values.mean(axis=0)
-    scale = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
-    features = (values - centre) / scale
-
-    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
-        logits = features @ parameters[:-1] + parameters[-1]
-        residual = 1.0 / (1.0 + np.exp(-np.clip(logits, -500, 500))) - labels
-        value = float(np.mean(np.logaddexp(0.0, logits) - labels * logits))
-        value += 0.5 * ridge * float(parameters[:-1] @ parameters[:-1])
-        slope = features.T @ residual / len(labels) + ridge * parameters[:-1]
-        return value, np.append(slope, residual.mean())
-
-    width = features.shape[1]
-    start = np.append(np.full(width, 0.5), -3.0)
-    bounds = [(0.0, None)] * width + [(None, None)]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
-    if not found.success:
-        raise NotConvergedError(f"fitting the weights did not converge: {found.message}. Judge more queries")
-    return np.asarray(found.x[:-1] / scale, dtype=np.float64)
-
-
-Rankings: TypeAlias = Mapping[str, Sequence[Ranking]]
-Fit: TypeAlias = Callable[[Rankings, Sequence[Judgement]], FusionPipeline]
-SHARES = (0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9)
-CAPS = (20, 30)
-FACTORS = (0.25, 0.5, 1.0)
-CONSTANTS = (10.0, 60.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A configuration to try, with its name; ``fit(rankings, judgements)`` returns its pipeline.
-
-    `fitted` is True if the pipeline depends on these rankings and judgements.
-    """
-
-    name: str
-    fit: Fit
-    fitted: bool = False
-
-
-def candidates(sources: Sequence[str], *, sizes: Mapping[str, int] | None = None) -> tuple[Candidate, ...]:
-    """Return all configurations for these sources in a fixed order, with the default first.
-
-    `sizes` gives the number of items in each source, as for :func:`calibrated_pipeline`. If configurations score
-    equally, :func:`tune` chooses the first.
-
-    >>> candidates(["vector", "graph"])[0].name
-    'default'
-    """
-    names = sorted(sources)
-    grid = [("equal", dict.fromkeys(names, 1.0)), *_weightings(names)]
-    found = [_fixed("default", FusionPipeline())]
-    found += [
-        _fixed(f"background, {name} weighting", FusionPipeline(weighting=name))
-        for name in sorted(WEIGHTINGS)
-        if name != FusionPipeline().weighting
-    ]
-    for label, weights in grid:
-        found += _of_weights(label, weights, names)
-    found += _learned(names, grid, sizes)
-    return tuple(found)
-
-
-def _fixed(name: str, pipeline: FusionPipeline) -> Candidate:
-    return Candidate(name, lambda rankings, judgements: pipeline)
-
-
-def _weightings(names: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield pairs: a label, and a mapping of sources to weights with the sum 1.
-
-    One source has a share from `SHARES`, and all other sources have equal weights.
-    """
-    if len(names) < 2:
-        return
-    for name in names[:1] if len(names) == 2 else names:
-        for share in SHARES:
-            rest = (1.0 - share) / (len(names) - 1)
-            weights = {other: share if other == name else rest for other in names}
-            if abs(share - 1.0 / len(names)) > 1e-9:
-                yield f"{name} {share:g}", weights
-
-
-def _of_weights(label: str, weights: Mapping[str, float], names: Sequence[str]) -> Iterator[Candidate]:
-    for constant in CONSTANTS:
-        pipeline = FusionPipeline.reciprocal_rank(weights, rank_constant=constant)
-        yield _fixed(f"rrf {constant:g}, {label}", pipeline)
-    for scale in ("min_max", "z_score"):
-        pipeline = FusionPipeline(calibrator=ListCalibrator(scale), weights=weights)
-        yield _fixed(f"linear over {scale}, {label}", pipeline)
-    yield _fixed(f"linear over background, {label}", FusionPipeline(weights=weights))
-    percentile = ListCalibrator("percentile")
-    for cap in (None, *CAPS) if "graph" in names else (None,):
-        caps = {} if cap is None else {"graph": cap}
-        for factor in FACTORS:
-            options = {"temperature_factor": factor}
-            pipeline = FusionPipeline(
-                calibrator=percentile, rule="boltzmann", rule_options=options, weights=weights, pool_caps=caps
-            )
-            suffix = "" if cap is None else f", graph capped at {cap}"
-            yield _fixed(f"boltzmann {factor:g}, {label}{suffix}", pipeline)
-
-
-def _learned(
-    names: Sequence[str], grid: Sequence[tuple[str, Mapping[str, float]]], sizes: Mapping[str, int] | None
-) -> Iterator[Candidate]:
-    def reference(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
-        return calibrated_pipeline(rankings, sizes=sizes)
-
-    yield Candidate("default, calibrated", reference, fitted=True)
-    for label, weights in grid:
-
-        def weighted(
-            rankings: Rankings, judgements: Sequence[Judgement], weights: Mapping[str, float] = weights
-        ) -> FusionPipeline:
-            return replace(reference(rankings, judgements), weights=weights)
-
-        yield Candidate(f"linear over reference, {label}", weighted, fitted=True)
-
-    def learned(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
-        base = FusionPipeline()
-        return replace(base, weights=fit_weights(base, rankings, judgements))
-
-    def learned_reference(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
-        base = reference(rankings, judgements)
-        return replace(base, weights=fit_weights(base, rankings, judgements))
-
-    if len(names) > 1:
-        yield Candidate("learned weights over background", learned, fitted=True)
-        yield Candidate("learned weights over reference", learned_reference, fitted=True)
-
 
 MINIMUM_PER_PART = 30
 FOLDS = 5
@@ -509,27 +216,10 @@ def tune(
     and scored once on the confirmation part.
     """
     goal = Measure("Recall", 5) if measure is None else measure
-    whole = _judged_part(rankings, judgements, texts, groups)
-    tuning, confirming = _two_parts(whole, confirmation, goal)
-    shared = sorted(set(tuning.groups) & set(confirming.groups))
-    if shared:
-        warn(
-            f"{len(shared)} groups are in both parts ({', '.join(shared[:3])}{', …' * (len(shared) > 3)}): a confirmed "
-            "gain may come from passages already used for tuning"
-        )
-    for name, part in (("tuning", tuning), ("confirmation", confirming)):
-        if len(part.judgements) < MINIMUM_PER_PART:
-            raise InsufficientDataError(
-                f"tuning needs at least {MINIMUM_PER_PART} judged queries in each part (about "
-                f"{2 * MINIMUM_PER_PART} in all); the {name} part has {len(part.judgements)}"
-            )
+    tuning, confirming = _two_parts(_judged_part(rankings, judgements, texts, groups), confirmation, goal)
+    shared = _check_parts(tuning, confirming)
     require_orientation(tuning.rankings, tuning.judgements)
-    tried = tuple(candidates(sorted(rankings), sizes=sizes) if space is None else space)
-    if not tried or tried[0].fitted:
-        raise InvalidInputError(
-            "space must start with a default configuration that needs no fitting; got "
-            + (f"{tried[0].name!r}, which needs fitting" if tried else "an empty space")
-        )
+    tried = _with_default_first(candidates(sorted(rankings), sizes=sizes) if space is None else space)
     folds = tuning.folds(rng)
     shown = tried if progress is None else progress(tried, "configurations")
     means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
@@ -604,63 +294,32 @@ def _two_parts(whole: _Part, confirmation: Sequence[int] | IntArray | None, goal
     return whole.rows(sorted(scored - held)), whole.rows(sorted(scored & held))
 
 
-@dataclass(frozen=True, slots=True)
-class ConfidenceTuning:
-    """The confidence model fitted to judged queries, and its figures on other judged queries.
+def _check_parts(tuning: _Part, confirming: _Part) -> list[str]:
+    """Return the groups that are in both parts, and warn of them; raise InsufficientDataError for a small part."""
+    shared = sorted(set(tuning.groups) & set(confirming.groups))
+    if shared:
+        warn(
+            f"{len(shared)} groups are in both parts ({', '.join(shared[:3])}{', …' * (len(shared) > 3)}): a confirmed "
+            "gain may come from passages already used for tuning"
+        )
+    for name, part in (("tuning", tuning), ("confirmation", confirming)):
+        if len(part.judgements) < MINIMUM_PER_PART:
+            raise InsufficientDataError(
+                f"tuning needs at least {MINIMUM_PER_PART} judged queries in each part (about "
+                f"{2 * MINIMUM_PER_PART} in all); the {name} part has {len(part.judgements)}"
+            )
+    return shared
 
-    `model` is fitted on the tuning part. It gives no probability if a probability could not be fitted. `queries` is the
-    number of judged queries of the other part that have a confidence. `auc`, in [0, 1], is the probability that a query
-    with its relevant passages has a higher confidence than a query without them. `ece` (over 10 bins of equal size) and
-    `brier` are errors of the probabilities; None without a probability.
-    """
 
-    model: ConfidenceModel = field(repr=False)
-    queries: int
-    auc: float
-    ece: float | None
-    brier: float | None
-
-
-def tune_confidence(
-    pipeline: FusionPipeline,
-    rankings: Rankings,
-    judgements: Sequence[Judgement],
-    texts: Sequence[str],
-    words: Callable[[str, Sequence[Ranking]], HitWords],
-    *,
-    confirmation: Sequence[int] | None = None,
-) -> ConfidenceTuning | None:
-    """Fit a pipeline's confidence on one part of the judged queries, and score it on the other part.
-
-    ``words(query, rankings)`` returns the result of :func:`phasegraph.lexical.read_hits`. `confirmation` contains the
-    positions of the queries to score; the confidence model is fitted to all other queries. By default, about half of
-    the queries are scored, chosen by the MD5 of their ids. Each query is used twice: with its rankings, and with its
-    relevant passages removed from the rankings. The second case stands for a query that the corpus cannot answer.
-    Return None if no scored query has a confidence.
-    """
-    names, ids = sorted(rankings), [judgement.query for judgement in judgements]
-    confirm_on = split_by_id(ids, "confirm").tolist() if confirmation is None else list(confirmation)
-    fit_on = sorted(set(range(len(ids))) - set(confirm_on))
-    lists = [[rankings[name][row] for name in names] for row in range(len(ids))]
-    gold = {texts[row]: judgements[row].passages for row in fit_on}
-    model = fit_confidence([(texts[row], lists[row]) for row in fit_on], pipeline, words, gold)
-    judge = replace(pipeline, confidence=model, accept=None, strict=False)
-
-    def confidence(row: int, found: Sequence[Ranking]) -> float | None:
-        return judge.decide(found, Context(query=texts[row], words=words(texts[row], found))).confidence
-
-    pairs = [
-        (confidence(row, lists[row]), confidence(row, [one.without(judgements[row].passages) for one in lists[row]]))
-        for row in confirm_on
-    ]
-    known = np.array([pair for pair in pairs if None not in pair], dtype=np.float64).reshape(-1, 2)
-    if not len(known):
-        return None
-    auc = abstain_auc(known[:, 0], known[:, 1])
-    if model.slope is None:
-        return ConfidenceTuning(model, len(known), auc, None, None)
-    errors = calibration_errors(known.T.ravel(), np.arange(known.size) < len(known))
-    return ConfidenceTuning(model, len(known), auc, *errors)
+def _with_default_first(space: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Return the configurations; raise InvalidInputError if there is none, or if the first needs fitting."""
+    tried = tuple(space)
+    if not tried or tried[0].fitted:
+        raise InvalidInputError(
+            "space must start with a default configuration that needs no fitting; got "
+            + (f"{tried[0].name!r}, which needs fitting" if tried else "an empty space")
+        )
+    return tried
 
 
 def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:

@@ -20,6 +20,12 @@ import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
 from phasegraph._support.shared import wait_before_forks
+from phasegraph.errors import warn
+
+# Earlier versions mistake the types in a long tuple for others, and then run code that was compiled for those.
+if numba.version_info.short < (0, 61):
+    warn(f'walks do not use numba {numba.__version__}, because it is too old: pip install "phasegraph[graph]"')
+    raise ImportError("the compiled kernel needs numba 0.61 or later")
 
 wait_before_forks(global_compiler_lock)  # otherwise, a forked child could wait forever for another thread's lock
 

@@ -24,20 +24,20 @@ def check_kernel(kernel: str) -> None:
     if kernel not in ("auto", "numpy", "compiled"):
         raise InvalidInputError(f'kernel must be "auto", "numpy" or "compiled"; got {kernel!r}')
     if kernel == "compiled" and (sys.modules.get("numba", ...) is None or find_spec("numba") is None):
-        raise MissingDependencyError('kernel="compiled" needs numba: pip install "phasegraph[graph]"')
+        raise MissingDependencyError('kernel="compiled" needs numba 0.61 or later: pip install "phasegraph[graph]"')
 
 
 def use_compiled(kernel: str) -> bool:
-    """Return True if the compiled kernel is used; "auto" uses it if numba is installed."""
+    """Return True if the compiled kernel is used; "auto" uses it if numba 0.61 or later is installed."""
     check_kernel(kernel)
     return kernel != "numpy" and _load_kernels() is not None
 
 
 def compiled_kernels() -> ModuleType:
-    """Return the module of compiled functions; raise MissingDependencyError if numba is not installed."""
+    """Return the module of compiled functions; raise MissingDependencyError if numba is missing or too old."""
     found = _load_kernels()
     if found is None:
-        raise MissingDependencyError('the compiled kernel needs numba: pip install "phasegraph[graph]"')
+        raise MissingDependencyError('the compiled kernel needs numba 0.61 or later: pip install "phasegraph[graph]"')
     return found
 
 

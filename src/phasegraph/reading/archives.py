@@ -19,6 +19,7 @@ MOST_FILES = 100_000
 LARGEST = 64 << 20
 """Maximum size of one file, in bytes."""
 TOO_LARGE = f"the file is larger than {LARGEST >> 20} MB"
+NOT_A_FILE = "the entry is a link or a device"
 Member: TypeAlias = "tuple[str, bytes | str]"
 """A file of an archive: its path, and either its content as bytes or, as a string, the reason that it was not read."""
 
@@ -69,7 +70,7 @@ def _tarred(path: Path) -> Iterator[Member]:
                 continue
             why = budget.refusal(info.name, info.size)
             if why is None and not info.isreg():
-                why = "the entry is a link or a device"
+                why = NOT_A_FILE
             file = None if why is not None else archive.extractfile(info)
             yield info.name, why if file is None and why is not None else b"" if file is None else file.read()
 

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from stat import S_ISLNK, S_ISREG
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from phasegraph._support.text import counted
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.corpus_files import Passage
-from phasegraph.reading.archives import LARGEST, TOO_LARGE, Member, is_archive, members_of
+from phasegraph.reading.archives import LARGEST, NOT_A_FILE, TOO_LARGE, Member, is_archive, members_of
 from phasegraph.reading.archives import SUFFIXES as ARCHIVES
 from phasegraph.reading.chunks import passages_of
 from phasegraph.reading.code import read_code
@@ -63,8 +64,14 @@ _NOT_ENTERED = frozenset(("node_modules", "__pycache__", "__MACOSX", "site-packa
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 """The file names of a data set: of its passages, and of its questions, which are not read as documents."""
 _OTHER = "no reader for this kind of file"
-_CONVERTED = {".ipynb": "a notebook has no reader: convert it with jupyter nbconvert --to markdown"}
-"""For kinds of files without a reader: the reason, with the command that converts the file."""
+_EMPTY, _LINK, _SPECIAL = "the file contains no text", "links are not followed", "it is not a regular file"
+_WITHOUT_TEXT = frozenset((_OTHER, _EMPTY, _LINK, _SPECIAL, NOT_A_FILE))
+"""The reasons that say that a path contains no text for phasegraph; the other reasons say that it cannot be read."""
+_CONVERTED = {
+    ".ipynb": "a notebook has no reader: convert it with jupyter nbconvert --to markdown",
+    ".parquet": "a Parquet file is read alone: phasegraph index FILE --engine local",
+}
+"""For kinds of files without a reader: the reason, with the command that converts or reads the file."""
 _NAMED = 5
 
 
@@ -83,7 +90,7 @@ class FilesRead:
     files : mapping of str to int
         Number of files read, by kind of file.
     skipped : mapping of str to str
-        The reason for each file that was not read, by path.
+        The reason for each file that was not read, by path. The path of a folder that cannot be read ends with ``/``.
     sources : tuple of str
         The path of the file of each passage.
     """
@@ -97,13 +104,19 @@ class FilesRead:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.files.items())
         return f"{counted(sum(self.files.values()), 'file')} ({kinds}), {counted(len(self.passages), 'passage')}"
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The skipped paths that may contain text, but cannot be read."""
+        return tuple(name for name, reason in self.skipped.items() if reason not in _WITHOUT_TEXT)
+
     def notes(self) -> list[str]:
         """Return a line for each reason why files were skipped, with the names of some of these files."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.skipped.items():
             by_reason.setdefault(reason, []).append(name)
         return [
-            f"skipped {counted(len(names), 'file')}: {reason} ({_some(names)})" for reason, names in by_reason.items()
+            f"skipped {counted(len(names), 'folder' if names[0].endswith('/') else 'file')}: {reason} ({_some(names)})"
+            for reason, names in by_reason.items()
         ]
 
 
@@ -125,7 +138,7 @@ class _Part:
     skipped: Mapping[str, str]
     lacking: MissingDependencyError | None
     state: tuple[int, ...]
-    """The inode, size and times of the file; they change if the file changes."""
+    """The inode, size and times of the file, which change if the file changes; empty if it could not be opened."""
 
 
 class FolderReader:
@@ -151,22 +164,23 @@ class FolderReader:
         """
         if not self.root.exists():
             raise InvalidInputError(f"{self.root}: there is no such file or folder")
-        places = _files_of(self.root, self._without)
+        places, skipped = _files_of(self.root, self._without)
+        alone = len(places) == 1 and not allow_empty
         parts: dict[Path, _Part] = {}
         for place, name in places if progress is None else progress(places, "reading"):
             state, known = _state_of(place), self._parts.get(place)
             same = known is not None and known.lacking is None and known.state == state != ()
-            parts[place] = known if known is not None and same else _read_place(place, name, state, len(places) == 1)
+            parts[place] = known if known is not None and same else _read_place(place, name, state, alone)
         self._parts = parts
-        skipped = {name: reason for part in parts.values() for name, reason in part.skipped.items()}
+        skipped |= {name: reason for part in parts.values() for name, reason in part.skipped.items()}
         passages = tuple(one for part in parts.values() for one in part.passages)
         if not passages and not allow_empty:
             raise _nothing_read(self.root, skipped, next((one.lacking for one in parts.values() if one.lacking), None))
-        _check_ids(passages)
+        sources = tuple(one for part in parts.values() for one in part.sources)
+        _check_ids(passages, sources)
         files: Counter[str] = Counter()
         for part in parts.values():
             files.update(part.files)
-        sources = tuple(one for part in parts.values() for one in part.sources)
         return FilesRead(passages, MappingProxyType(dict(files)), MappingProxyType(skipped), sources)
 
 
@@ -197,8 +211,9 @@ def read_files(path: str | Path, *, progress: Progress | None = None, without: C
 
     Notes
     -----
-    Hidden files, links, and files that a ``.phasegraphignore`` excludes are skipped. A ``.phasegraphignore`` has the
-    syntax of ``.gitignore`` and applies to its folder and all folders below. Archives in a folder are read, but
+    Hidden files, links, and files that a ``.phasegraphignore`` excludes are left out, as are pipes, sockets, devices
+    and the folders ``node_modules``, ``__pycache__``, ``__MACOSX`` and ``site-packages``. A ``.phasegraphignore`` has
+    the syntax of ``.gitignore`` and applies to its folder and all folders below. Archives in a folder are read, but
     archives in archives are skipped. If the first line of a JSONL file has an ``id``, each line is a passage. All other
     files are cut into passages.
     """
@@ -217,15 +232,29 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
     """Read a file, or the files of an archive, as passages.
 
     `name` is the file's path relative to the folder. `state` is stored in the result; it changes when the file changes.
-    A file with an error is skipped. If `alone` is True, `place` is the only file of the input; unless it is an archive,
-    its InvalidInputError is raised.
+    A file with an error is skipped; a damaged archive is skipped as a whole. A file that cannot be opened gets no
+    state, so the next read opens it again. If `alone` is True, `place` is the only file of the input, and an error in
+    its content is raised; a file in an archive is skipped.
     """
+    try:
+        return _read_members(place, name, state, alone)
+    except (InvalidInputError, OSError) as error:
+        if isinstance(error, OSError):
+            return _Part((), (), {}, {name: _unopened(error)}, None, ())
+        if alone:
+            raise
+        return _Part((), (), {}, {name: str(error)}, None, state)
+
+
+def _read_members(place: Path, name: str, state: tuple[int, ...], alone: bool) -> _Part:
+    """Read a place as :func:`_read_place` does, but raise the error of a damaged archive and an OSError."""
     passages: list[Passage] = []
     sources: list[str] = []
     files: Counter[str] = Counter()
     skipped: dict[str, str] = {}
     lacking: MissingDependencyError | None = None
     for member, data in _members(place, name):
+        member = _encodable(member)
         kind = BY_SUFFIX.get(PurePosixPath(member).suffix.lower())
         if isinstance(data, str) or kind is None:
             skipped[member] = data if isinstance(data, str) else _unread(member)
@@ -241,7 +270,7 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
             skipped[member] = str(error)
             continue
         if not found:
-            skipped[member] = "the file contains no text"
+            skipped[member] = _EMPTY
             continue
         files[kind] += 1
         passages += found
@@ -249,17 +278,31 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
     return _Part(tuple(passages), tuple(sources), files, skipped, lacking, state)
 
 
-def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, str]]:
-    """Return the files below the path `root` as pairs (path, name for the ``source`` of the file's passages).
+def _files_of(root: Path, without: Collection[Path] = ()) -> tuple[list[tuple[Path, str]], dict[str, str]]:
+    """Find the files below the path `root`: pairs (path, name for the ``source`` of the file's passages).
 
-    Files and folders in `without` are left out.
+    The second value is the reason for each path that is skipped. Paths in `without` are left out.
     """
     if root.is_file():
-        return [(root, root.name)]
+        return [(root, _encodable(root.name))], {}
     if (root / CORPUS).is_file() and (root / QUERIES).is_file():
-        return [(root / CORPUS, CORPUS)]
-    found, ignored = [], Ignored(root)
-    for folder, below, names in os.walk(root):
+        return [(root / CORPUS, CORPUS)], {}
+    if not root.is_dir():
+        raise InvalidInputError(f"{root}: {_SPECIAL}")
+    found: list[tuple[Path, str]] = []
+    skipped: dict[str, str] = {}
+    ignored = Ignored(root)
+
+    def name_of(place: Path) -> str:
+        return _encodable(place.relative_to(root).as_posix())
+
+    def failed(error: OSError) -> None:
+        folder, reason = Path(error.filename), f"the folder cannot be opened: {error.strerror}"
+        if folder == root:
+            raise InvalidInputError(f"{root}: {reason}") from error
+        skipped[f"{name_of(folder)}/"] = reason
+
+    for folder, below, names in os.walk(root, onerror=failed):
         here = Path(folder)
         ignored.enter(here, names)
         below[:] = sorted(
@@ -270,13 +313,30 @@ def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, st
             and not ignored.leaves_out(here / name, folder=True)
             and not (without and (here / name).resolve() in without)
         )
-        places = (here / name for name in sorted(names) if not name.startswith("."))
-        found += [
-            (place, place.relative_to(root).as_posix())
-            for place in places
-            if not place.is_symlink() and not ignored.leaves_out(place)
-        ]
-    return found
+        skipped |= {name_of(here / name): _LINK for name in below if os.path.islink(here / name)}
+        for place in (here / name for name in sorted(names) if not name.startswith(".")):
+            if ignored.leaves_out(place):
+                continue
+            reason = _refusal(place)
+            if reason:
+                skipped[name_of(place)] = reason
+            else:
+                found.append((place, name_of(place)))
+    return found, skipped
+
+
+def _encodable(name: str) -> str:
+    r"""Return a file name that can be stored as UTF-8; an escape, such as ``\udcff``, replaces an undecodable byte."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _refusal(place: Path) -> str:
+    """Return the reason that a path in a folder is not opened; "" for a regular file."""
+    try:
+        mode = place.lstat().st_mode
+    except OSError as error:
+        return _unopened(error)
+    return "" if S_ISREG(mode) else _LINK if S_ISLNK(mode) else _SPECIAL
 
 
 def _members(place: Path, name: str) -> Iterator[Member]:
@@ -291,7 +351,7 @@ def _members(place: Path, name: str) -> Iterator[Member]:
         elif place.stat().st_size > LARGEST and BY_SUFFIX.get(suffix) != "JSONL":
             yield name, TOO_LARGE
         else:
-            yield name, _content(place)
+            yield name, place.read_bytes()
         return
     for member, data in members_of(place):
         hidden = any(part.startswith(".") or part in _NOT_ENTERED for part in PurePosixPath(member).parts)
@@ -308,12 +368,9 @@ def _unread(name: str) -> str:
     return _CONVERTED.get(PurePosixPath(name).suffix.lower(), _OTHER)
 
 
-def _content(place: Path) -> bytes | str:
-    """Return the content of a file as bytes; if the file cannot be opened, return the reason as a string."""
-    try:
-        return place.read_bytes()
-    except OSError as error:
-        return f"the file cannot be opened: {error.strerror}"
+def _unopened(error: OSError) -> str:
+    """Return the reason that a file is skipped that cannot be opened."""
+    return f"the file cannot be opened: {error.strerror}"
 
 
 def _nothing_read(root: Path, skipped: Mapping[str, str], lacking: MissingDependencyError | None) -> Exception:
@@ -326,12 +383,12 @@ def _nothing_read(root: Path, skipped: Mapping[str, str], lacking: MissingDepend
     return NothingReadError(f"{root}: there is no readable file: {reasons}; {readable}")
 
 
-def _check_ids(passages: Iterable[Passage]) -> None:
-    seen: dict[str, Passage] = {}
-    for passage in passages:
-        other = seen.setdefault(passage.id, passage)
-        if other is not passage:
+def _check_ids(passages: Iterable[Passage], sources: Iterable[str]) -> None:
+    """Raise InvalidInputError if two passages have the same id; `sources` contains the file of each passage."""
+    seen: dict[str, str] = {}
+    for passage, source in zip(passages, sources, strict=True):
+        if passage.id in seen:
             raise InvalidInputError(
-                f"duplicate passage id {passage.id!r} in {other.extra.get('source', 'one file')} and "
-                f"{passage.extra.get('source', 'another file')}; give each passage its own id"
+                f"duplicate passage id {passage.id!r} in {seen[passage.id]} and {source}; give each passage its own id"
             )
+        seen[passage.id] = source

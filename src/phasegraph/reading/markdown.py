@@ -15,26 +15,26 @@ def sections_of(text: str) -> tuple[str, list[Section]]:
     r"""Return the title of a Markdown text, and all sections that contain text.
 
     The title is the first heading, or "" if there is none. Text before the first heading is a section with the heading
-    "". A line in a fenced code block is never a heading.
+    "". A line in a fenced code block is never a heading. A code block without an end reaches to the end of the text.
 
     >>> sections_of("# Ada\nShe met Bo.\n## Bo\nHe did not.")
     ('Ada', [Section(heading='Ada', text='She met Bo.'), Section(heading='Bo', text='He did not.')])
     """
-    title, heading, fenced = "", "", False
-    lines: list[str] = []
-    sections: list[Section] = []
-    for line in [*text.splitlines(), "# end"]:
+    fenced = False
+    parts: list[tuple[str, list[str]]] = [("", [])]
+    for line in text.splitlines():
         fenced ^= line.lstrip().startswith(("```", "~~~"))
         found = None if fenced else _HEADING.match(line)
         if found is None:
-            lines.append(line)
-            continue
-        held = "\n".join(lines).strip("\n")
-        if held:
-            sections.append(Section(heading, held))
-        name = line[found.end() :].rstrip(" #")
-        title, heading, lines = title or heading, name, []
-    return title, sections
+            parts[-1][1].append(line)
+        else:
+            parts.append((_heading(line), []))
+    texts = ((heading, "\n".join(lines).strip("\n")) for heading, lines in parts)
+    return next((heading for heading, _ in parts if heading), ""), [Section(*one) for one in texts if one[1]]
+
+
+def _heading(line: str) -> str:
+    return _HEADING.sub("", line, count=1).rstrip(" #")
 
 
 def _without_comments(text: str) -> str:
@@ -48,7 +48,12 @@ def _without_comments(text: str) -> str:
 
 
 def read_markdown(name: str, text: str) -> Document:
-    """Read a Markdown file as a document; remove front matter and comments, and replace each link by its text."""
+    """Read a Markdown file as a document; remove front matter and comments, and replace each link by its text.
+
+    If no heading has a text, the headings are the text.
+    """
     plain = _LINK.sub(r"\1", _without_comments(_FRONT.sub("", text)))
     title, sections = sections_of(plain)
+    if not any(section.text.strip() for section in sections):
+        sections = [Section("", "\n\n".join(map(_heading, plain.splitlines())))]
     return Document(name, title or title_of(name), tuple(sections))

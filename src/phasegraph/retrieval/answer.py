@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 
 from phasegraph.errors import warn
 from phasegraph.result import Result
+from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.payloads import hits_of
+from phasegraph.retrieval.plain_hits import PlainHit
 
 
 @dataclass(slots=True)
@@ -18,9 +20,10 @@ class SelectedHit:
 
     The payload is None if no source returned a document or node. The payload comes from `source`, which is the source
     with the largest weight among the sources that returned a text for the passage. Sources with equal weights are taken
-    in name order. `others` are sources that returned a different text under the same id. Evidence shows how a source
-    found the passage, such as the path of a graph walk. `evidence_readers` pairs the name of each source that has
-    evidence with a function that returns the evidence.
+    in name order. If the payload of this source has no metadata but an id and a score, the payload is the first with
+    the same text and with metadata. `others` are sources that returned a different text under the same id. Evidence
+    shows how a source found the passage, such as the path of a graph walk. `evidence_readers` pairs the name of each
+    source that has evidence with a function that returns the evidence.
     """
 
     source: str = ""
@@ -37,11 +40,12 @@ class SelectedHit:
 Answer: TypeAlias = tuple[Result, list[SelectedHit]]
 
 
-def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:
-    """Choose a document or node for each id of the result, in order; prefer documents or nodes with a text.
+def select_hits(result: Result, access: HitAccess) -> list[SelectedHit]:
+    """Choose a document or node for each id of the result, in order; prefer a text, and then metadata.
 
-    ``text(hit)`` returns the text of a document or node, or "" if it has no text.
+    `access` reads the texts and metadata of documents or nodes.
     """
+    text = access.text
     ids, rankings = result.ids, result.candidates.rankings
     weights = (-result.weights).tolist()
     columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]
@@ -59,6 +63,8 @@ def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]
                     hit.source, hit.payload = one.source, payload
                 elif own and not (own.endswith(kept) or kept.endswith(own)):
                     hit.others = (*hit.others, one.source)
+                elif own and not _is_described(hit.payload, access) and _is_described(payload, access):
+                    hit.source, hit.payload = one.source, payload
     found = [SelectedHit() if hit is None else hit for hit in hits]
     for one in columns:
         evidence: Mapping[str, object] = getattr(one.payloads, "evidence", {})
@@ -66,6 +72,11 @@ def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]
             if identifier in evidence:
                 hit.evidence_readers += ((one.source, partial(evidence.__getitem__, identifier)),)
     return found
+
+
+def _is_described(hit: Any, access: HitAccess) -> bool:
+    """Return True if a document or node has metadata other than an id or a score."""
+    return not PlainHit.read.issuperset(access.metadata(hit))
 
 
 def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:

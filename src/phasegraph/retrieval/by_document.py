@@ -205,15 +205,24 @@ def _taken(one: Given, held: Mapping[str, Mapping[bytes, list[str]]]) -> str | N
     return name
 
 
+def id_of_copy(name: str, document: str, number: int = 0) -> str:
+    """Return an id for a passage of a document if another document has a passage with the id `name`, made from a text.
+
+    `number` distinguishes equal passages of one document.
+    """
+    seed = f"{document}\0{number}\0{name}".encode("utf-8", "surrogatepass")
+    return f"{name}-{blake2b(seed, digest_size=16).hexdigest()}"
+
+
 def free_ids(
-    there: Mapping[str, object], removed: Collection[str], given: Sequence[Given], names: Sequence[str]
+    there: Mapping[str, str], removed: Collection[str], given: Sequence[Given], names: Sequence[str]
 ) -> list[str]:
     """Return an id for each passage in `given`: its proposed id in `names`, or a new id if this id is in use.
 
-    `there` contains the ids in use, and `removed` the ids of passages that the sync deletes. Raise InvalidInputError if
-    the id that a passage itself carries is in use.
+    `there` maps the ids in use to the names of their documents, and `removed` contains the ids of passages that the
+    sync deletes. Raise InvalidInputError if the id that a passage itself carries is in use.
 
-    >>> free_ids({"p": 0, "q": 0}, ["q"], [Given(None, "a.md", b""), Given("q", "a.md", b"")], ["x", "q"])
+    >>> free_ids({"p": "b.md", "q": "a.md"}, ["q"], [Given(None, "a.md", b""), Given("q", "a.md", b"")], ["x", "q"])
     ['x', 'q']
     """
     ids: dict[str, None] = {}
@@ -225,13 +234,17 @@ def free_ids(
     for one, name in zip(given, names, strict=True):
         free = name
         while one.id is None and taken(free):
-            seed = f"{one.document}\0{count[name]}\0{name}".encode("utf-8", "surrogatepass")
-            free = f"{name}-{blake2b(seed, digest_size=16).hexdigest()}"
+            free = id_of_copy(name, one.document, count[name])
             count[name] += 1
         if taken(free):
+            old = "" if name in ids else there[name]
+            renamed = (
+                f", of document {old!r}. If this document was renamed, sync all documents with full=True, or delete"
+            )
+            advice = f"{renamed} the passages of {old!r} first. Otherwise" if old else ":"
             raise InvalidInputError(
                 f"documents: the id {name!r} of a passage of document {one.document!r} is already the id of another "
-                "passage: give each passage its own id, or no id"
+                f"passage{advice} give each passage its own id, or no id"
             )
         ids[free] = None
     return list(ids)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from phasegraph._support.clock import Deadline
 from phasegraph._support.ordering import top_order
+from phasegraph._support.text import counted
 from phasegraph.errors import DegradedError, refusal
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.decide import Shortlist, make_shortlist
@@ -295,11 +296,33 @@ class Call:
         staged = self.stages.are_set
         if staged:
             result = self._with_stage_reports(result)
-        hits = select_hits(result, self.access.text)
+        if self.pipeline.group_by is not None:
+            result = self._with_group_warning(result)
+        hits = select_hits(result, self.access)
         result = with_text_warnings(result, hits)
         for step in self.stages.steps if staged else ():
             step.announce()
         return result, hits
+
+    def _with_group_warning(self, result: Result) -> Result:
+        """Add a warning if the answer has too few documents, because the sources returned too few of their hits."""
+        pipeline, settings = self.pipeline, self.gatherer.settings
+        wanted, found = pipeline.k if self.k is None else self.k, len(result.ids)
+        if found >= wanted or pipeline.accept is not None or pipeline.selection is not None:
+            return result
+        limits = {
+            one.source: settings[one.source].limit for one in result.candidates.rankings if one.source in settings
+        }
+        cut = [one for one in result.candidates.rankings if len(one) == limits.get(one.source)]
+        if not cut:
+            return result
+        names = ", ".join(repr(one.source) for one in cut)
+        said = (
+            f"group_by: the answer has {counted(found, 'document')}, but k={wanted}. {names} returned only the best "
+            f"{len(cut[0])} hits: if the corpus has more documents, raise fetch_k"
+        )
+        self.notices.few_groups.warn(said)
+        return replace(result, warnings=(*result.warnings, said))
 
     def _with_stage_reports(self, result: Result) -> Result:
         reports = self.stage_reports

@@ -1,4 +1,4 @@
-"""Drop hits if their passages were deleted from all stores."""
+"""Compare a source's hits with the stores: drop deleted passages, and use the present form of changed passages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Any, TypeAlias
 
 from phasegraph.errors import warn
 from phasegraph.ranking import SUMMARY_PREFIX, Ranking
+from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.identity import is_text_id
+from phasegraph.retrieval.payloads import Payloads
 from phasegraph.sources.protocol import Upstream
 
 LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
 """A mapping of source names to functions ``look_up(ids)``, which return the passages of a store by id."""
 
 _SAMPLE = 64
+_PLAIN = (str, int, float)
+_NONE = type(None)
+_TEXTS = HitAccess()
 _DROPPED = "{gone} of {total} hits dropped: their passages are not in the store"
 _OF_SOURCE = (
     "source {source!r}: {said}. If they were deleted there, delete them from this source, too: its graph or index "
@@ -28,6 +33,15 @@ _OF_UNKNOWN = (
 _OF_RETRIEVER = (
     "{said}. The graph and the word index of the retriever contain these passages. If they were deleted from the "
     "store, delete them here, too: retriever.delete([...])"
+)
+_CHANGED = "{changed} of {total} hits changed in the store"
+_OF_CHANGED = (
+    "source {source!r}: {said}. The answer contains their present texts and metadata, but the source still ranks their "
+    "old forms: change them in this source, too"
+)
+_CHANGED_IN_RETRIEVER = (
+    "{said}. The answer contains their present texts and metadata, but the graph and the word index of the retriever "
+    "still rank their old forms: give the changed documents to retriever.sync(...)"
 )
 
 
@@ -46,13 +60,16 @@ def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collecti
 
 
 class Deletions:
-    """A filter for one source's hits that drops hits of deleted passages, and warns once.
+    """A comparison of one source's hits with the stores, which contain the present passages.
+
+    Hits of deleted passages are dropped. The hit of a changed passage gets the passage of the store. Each of the two
+    gives one warning.
 
     `corpus` contains the ids of the passages that the source has in memory. If `corpus` is empty, no hit is dropped.
     `stores` maps the name of each other source to a function that looks up passages in this source's store by their
     ids. A store is used only if it has at least half of a sample of the passages in `corpus`. A passage counts as
     deleted if at least one store is used, and no used store has the passage. A passage whose id was made from its text
-    is never looked up, and its hit is kept.
+    is never looked up, and its hit is kept. `access` reads the texts and metadata of hits.
 
     >>> held = {name: name for name in "abcd"}
     >>> stores = {"v": lambda ids: {one: held[one] for one in ids if one in held}}
@@ -61,32 +78,46 @@ class Deletions:
     ('a', 'b')
     """
 
-    __slots__ = ("_has_corpus", "_sample", "_source", "_stores", "_text", "_warned")
+    __slots__ = ("_access", "_changed", "_has_corpus", "_sample", "_source", "_stores", "_text", "_warned")
 
-    def __init__(self, source: str, corpus: Iterable[str] = (), stores: LookUps | None = None) -> None:
+    def __init__(
+        self,
+        source: str,
+        corpus: Iterable[str] = (),
+        stores: LookUps | None = None,
+        access: HitAccess = _TEXTS,
+    ) -> None:
         ids = [one for one in corpus if not is_text_id(one)] if stores else []
         self._source = source
         self._sample = ids[:: -(-len(ids) // _SAMPLE) or 1]
         self._stores = dict(stores or {})
         self._has_corpus: dict[str, bool] = {}
-        self._text, self._warned = _OF_SOURCE, set[str]()
+        self._text, self._changed, self._warned = _OF_SOURCE, _OF_CHANGED, set[str]()
+        self._access = access
 
     def __bool__(self) -> bool:
         """Return True if any passage can be looked up in a store."""
         return bool(self._sample)
 
     def belong_to_retriever(self, warned: set[str]) -> None:
-        """Advise in the warning to delete with the retriever, which made the source itself.
+        """Advise in the warnings to delete and sync with the retriever, which made the source itself.
 
         All sources of the retriever get the same set `warned`, so that only one of them warns.
         """
-        self._text, self._warned = _OF_RETRIEVER, warned
+        self._text, self._changed, self._warned = _OF_RETRIEVER, _CHANGED_IN_RETRIEVER, warned
 
-    def checked(self, ranking: Ranking, upstream: Upstream, notes: list[str]) -> Ranking:
-        """Drop the hits of deleted passages; `notes` receives their number, and the failures of look-ups.
+    def checked(
+        self,
+        ranking: Ranking,
+        upstream: Upstream,
+        notes: list[str],
+        passes: Callable[[Any], bool] | None = None,
+    ) -> Ranking:
+        """Drop the hits of deleted passages, and use the present form of changed passages; `notes` gets the numbers.
 
         `upstream` contains the other sources' rankings for the same query. Passages in these rankings exist, so they
-        are not looked up.
+        are not looked up. ``passes(hit)`` says whether a hit matches the filter of the call; None means no filter. A
+        passage that matches no longer is dropped. `notes` also receives the failures of look-ups.
         """
         if not self._sample or not len(ranking):
             return ranking
@@ -94,10 +125,14 @@ class Deletions:
         found = set[str]().union(*(other.ids for other in seen))
         unseen = [one for one in ranking.ids if one not in found]
         left = [one for one in unseen if not one.startswith(SUMMARY_PREFIX) and not is_text_id(one)]
+        present: dict[str, Any] = {}
+        for other in reversed(seen):
+            if isinstance(other.payloads, Payloads):
+                present |= other.payloads.all_by_id()
         asked = False
         for name, look_up in self._stores.items():
             if not left:
-                return ranking
+                break
             try:
                 if self._has_corpus.get(name) is None:
                     self._has_corpus[name] = 2 * len(look_up(self._sample)) >= len(self._sample)
@@ -110,9 +145,67 @@ class Deletions:
                 notes.append(
                     f"source {name!r} failed to look up passages ({type(error).__name__}): deleted passages may remain"
                 )
-                return ranking
-            asked, left = True, [one for one in left if held.get(one) is None]
-        return self.counted(ranking.without(frozenset(left)), len(left), notes) if asked and left else ranking
+                left = []
+                break
+            asked = True
+            present.update(held)
+            left = [one for one in left if held.get(one) is None]
+        if asked and left:
+            ranking = self.counted(ranking.without(frozenset(left)), len(left), notes)
+        return self._renewed(ranking, present, notes, passes)
+
+    def _renewed(
+        self, ranking: Ranking, present: Mapping[str, Any], notes: list[str], passes: Callable[[Any], bool] | None
+    ) -> Ranking:
+        """Replace the hits of changed passages by the hits in `present`; drop them if they match the filter no longer.
+
+        `present` maps ids to the hits of the stores. A store may add metadata, or leave out metadata that it cannot
+        store. A passage therefore counts as changed if its text or the value of a common key differs, or if only its
+        old form matches the filter. A store without the text does not change the hit.
+        """
+        if not present or not isinstance(ranking.payloads, Payloads):
+            return ranking
+        hits = ranking.payloads.all_by_id()
+        names = list(hits.keys() & present.keys())
+        before, after = list(map(hits.__getitem__, names)), list(map(present.__getitem__, names))
+        if self._are_equal(before, after):
+            return ranking
+        changed: dict[str, Any] = {}
+        gone = set[str]()
+        for one, hit, now in zip(names, before, after, strict=True):
+            if hit is None or now is None or is_text_id(one) or self._are_equal([hit], [now]):
+                continue
+            if passes is not None and not passes(now):
+                gone.add(one)
+            elif self._access.text(now) and self._differ(hit, now):
+                changed[one] = now
+        if not gone and not changed:
+            return ranking
+        said = _CHANGED.format(changed=len(gone) + len(changed), total=len(ranking))
+        notes.append(said)
+        self._warn(self._changed, said)
+        kept = ranking.without(gone) if gone else ranking
+        renewed = [changed.get(one, hits.get(one)) for one in kept.ids]
+        payloads = Payloads(kept.ids, renewed, ranking.payloads.evidence)
+        return replace(kept, payloads=payloads, reason=kept.reason if len(kept) else said)
+
+    def _are_equal(self, before: Sequence[Any], after: Sequence[Any]) -> bool:
+        """Return True if all texts and metadata are equal; the loops run in C, because most calls only get here."""
+        if _NONE in {*map(type, before), *map(type, after)}:
+            return False
+        text, metadata = self._access.text, self._access.metadata
+        return list(map(text, before)) == list(map(text, after)) and list(map(metadata, before)) == list(
+            map(metadata, after)
+        )
+
+    def _differ(self, before: Any, after: Any) -> bool:
+        """Return True if the text or a plain value under a common metadata key differs; a store may convert types."""
+        old, new = self._access.metadata(before), self._access.metadata(after)
+        values = [(old[key], new[key]) for key in old.keys() & new.keys()]
+        return self._access.text(before) != self._access.text(after) or any(
+            isinstance(was, _PLAIN) and isinstance(now, _PLAIN) and was != now and str(was) != str(now)
+            for was, now in values
+        )
 
     def without(self, ranking: Ranking, gone: Collection[str], notes: list[str]) -> Ranking:
         """Return the ranking without the hits whose ids are in `gone`; add a note, and warn once.
@@ -138,9 +231,13 @@ class Deletions:
         said = (_UNKNOWN if example else _DROPPED).format(gone=gone, total=len(kept) + gone)
         text = _OF_UNKNOWN if example else self._text
         notes.append(said)
-        if text not in self._warned:
-            self._warned.add(text)
-            warn(text.format(source=self._source, said=said, example=example))
+        self._warn(text, said, example)
         deleted = kept.deleted + (0 if example else gone)
         reason = kept.reason if len(kept) else said
         return replace(kept, dropped=kept.dropped + gone, deleted=deleted, reason=reason)
+
+    def _warn(self, text: str, said: str, example: str = "") -> None:
+        """Give the warning `text` once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warn(text.format(source=self._source, said=said, example=example))

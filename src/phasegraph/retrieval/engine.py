@@ -37,9 +37,10 @@ from phasegraph.retrieval.call import Call
 from phasegraph.retrieval.driver import Sources, arun, run
 from phasegraph.retrieval.fingerprints import check_fingerprints, fingerprints
 from phasegraph.retrieval.fitting import check_found, fit_calibrators
-from phasegraph.retrieval.notices import FirstAnswers, Notices
+from phasegraph.retrieval.notices import FirstAnswers, Notices, warn_of_thresholds
 from phasegraph.retrieval.source_config import check_names, check_weights, read_pipeline
 from phasegraph.retrieval.source_spec import SourceSpec, check_fetch_k, declared_dependencies
+from phasegraph.retrieval.stages.routing import KeywordRouter
 from phasegraph.retrieval.stages.settings import StageAdapter, Stages
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gatherer
@@ -144,6 +145,8 @@ class FusionEngine:
         adapts = StageAdapter() if adapter is None else adapter
         found = {name: spec.rewriting(name, fetch_k, max_query_length, adapts.rewriter) for name, spec in specs.items()}
         rewritings = {name: rewriting for name, rewriting in found.items() if rewriting is not None}
+        if isinstance(route, KeywordRouter):
+            route.check(specs)
         stages = Stages.of(route, rerank, corrective, rewritings, adapts)
         known = specs if rerank is None else (*specs, RERANK)
         chosen = Chosen(k, checked, _policy(accept, known), selection, strict, group_by)
@@ -153,6 +156,8 @@ class FusionEngine:
         reads = HitAccess() if access is None else access
         bare = cls(specs, gatherer, base, base, chosen, reads, (), deepens, stages=stages)
         made = bare.with_pipeline(base)
+        if isinstance(accept, Mapping):
+            warn_of_thresholds(accept, made.asked)
         return made.warned_of_k(k if pipeline is None else made.pipeline.k)
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from phasegraph.embedding.identity import model_name, read_attribute
-from phasegraph.errors import DegradedError, warn
+from phasegraph.errors import DegradedError
 from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.retrieval.once import warn_of_settings
 from phasegraph.retrieval.source_spec import SourceSpec
 
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "_retriever", "_index", "index")
@@ -65,7 +66,7 @@ def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec]
         listed = "; ".join(f"source {name!r}: {said}" for name, said in found.items())
         if pipeline.strict:
             raise DegradedError(f"strict=True refuses a calibrator that was fitted to another store or model: {listed}")
-        warn(listed)
+        warn_of_settings(listed)
     return found
 
 

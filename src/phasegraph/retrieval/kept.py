@@ -19,10 +19,12 @@ from phasegraph.retrieval.by_document import (
     copies_of_stored,
     described,
     free_ids,
+    id_of_copy,
     plan_sync,
 )
 from phasegraph.retrieval.filter_types import warn_of_types
 from phasegraph.retrieval.framework import Framework, is_blank, warn_of_blank
+from phasegraph.retrieval.identity import is_text_id
 from phasegraph.sources.workers import in_thread
 
 if TYPE_CHECKING:
@@ -343,13 +345,32 @@ class KeptPassages:
         held = framework.held_by_id(hits)
         self._check_added(corpus, held)
         passages = framework.passages_of(held, corpus.keys.title, fields_of(triples, held))
+        ids = self._ids_of_added(corpus, held)
+        passages = [{**one, "id": name} for one, name in zip(passages, ids, strict=True)]
         corpus.check(passages)
         if corpus.index.graph.view.embeddings is not None:
             self._check_embeds(corpus)
             vectors = framework.embedded(self._embeds, list(held.values()), progress)
         corpus.replace((), passages, vectors)
         self._changed(corpus)
-        return list(held)
+        return ids
+
+    def _ids_of_added(self, corpus: Any, held: Mapping[str, Any]) -> list[str]:
+        """Return the ids of new documents or nodes, which `held` maps from their proposed ids.
+
+        An id that was made from a text can be the id of an equal passage of another document. This passage stays, and
+        the new passage gets an id that depends on its document, as in a sync.
+        """
+        same = [name for name in held if is_text_id(name) and name in corpus]
+        if not same:
+            return list(held)
+        table, own = self._table(corpus.keys.source), dict[str, str]()
+        stored = table.of(corpus.index).documents
+        for name, content in zip(same, self._contents([held[name] for name in same]), strict=True):
+            document = table.document(content.names)
+            if content.id is None and document and stored.get(name) and document != stored[name]:
+                own[name] = id_of_copy(name, document)
+        return [own.get(name, name) for name in held]
 
     def _check_embeds(self, corpus: Any) -> None:
         if getattr(self, "_embeds", None) is None:

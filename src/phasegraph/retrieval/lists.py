@@ -85,7 +85,7 @@ class ListFuser:
         if pipeline.accept is not None:
             self._watch.see(pipeline.accept, rankings)
         result = pipeline.decide(rankings, context, reports=reports)
-        hits = select_hits(result, access.text)
+        hits = select_hits(result, access)
         return with_text_warnings(result, hits), hits
 
     def _read(self, name: str, given: Any, notes: list[str]) -> Ranking:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from phasegraph.fusion.decide import Shortlist
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 from phasegraph.retrieval.identity import text_id
-from phasegraph.retrieval.once import Once
+from phasegraph.retrieval.once import Once, warn_of_settings
 from phasegraph.retrieval.payloads import Payloads
 from phasegraph.sources.workers import Late
 
@@ -57,6 +57,17 @@ class FirstAnswers:
                     "threshold, or fit it again"
                 )
                 warn(text)
+
+
+def warn_of_thresholds(thresholds: Mapping[str, object], asked: Sequence[str]) -> None:
+    """Warn if some of the sources that are `asked` have no threshold, and so accept all their hits."""
+    others = [repr(name) for name in asked if name not in thresholds]
+    if others and not thresholds.keys().isdisjoint(asked):
+        warn_of_settings(
+            f"accept has no threshold for {' and '.join(others)}, and a passage stays in the answer if one source "
+            f"accepts it: to reject the hits of these sources unless {' or '.join(map(repr, thresholds))} accepts "
+            "them, give accept=AcceptancePolicy({...}, unknown_source='reject'), or give each source a threshold"
+        )
 
 
 _NO_WEIGHT = 0.06  # adaptive weights give every source except the graph walk at least .05
@@ -251,7 +262,8 @@ class Notices:
     """The checks of a retriever's answers that warn once, for example for each pair of sources, and not in every call.
 
     `shared_ids` are the warnings about ids that name different texts in several sources. `fetch_k` are the
-    warnings about numbers of results that the sources cannot give.
+    warnings about numbers of results that the sources cannot give. `few_groups` is the warning that an answer has too
+    few documents.
     """
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
@@ -260,4 +272,5 @@ class Notices:
     id_overlap: IdOverlapWarning = field(default_factory=IdOverlapWarning)
     lost_weight: LostWeightWarning = field(default_factory=LostWeightWarning)
     group_key: GroupKeyWarning = field(default_factory=GroupKeyWarning)
+    few_groups: Once = field(default_factory=Once)
     guard: DeadlineGuard = field(default_factory=DeadlineGuard)

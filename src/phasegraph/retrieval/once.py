@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from phasegraph.errors import warn
+
+_ON_TRIAL = ContextVar("phasegraph_on_trial", default=False)
+
+
+@contextmanager
+def on_trial() -> Iterator[None]:
+    """Give no warnings about settings in the ``with`` block, which makes a retriever only to check its settings."""
+    token = _ON_TRIAL.set(True)
+    try:
+        yield
+    finally:
+        _ON_TRIAL.reset(token)
+
+
+def warn_of_settings(text: str) -> None:
+    """Warn about the settings of a retriever, unless the retriever is made only to check them."""
+    if not _ON_TRIAL.get():
+        warn(text)
 
 
 class Once:

@@ -20,6 +20,7 @@ from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
 from phasegraph.retrieval.indexing import MANY, BuildPlan, Indexing
 from phasegraph.retrieval.kept import KeptPassages
+from phasegraph.retrieval.once import on_trial
 from phasegraph.retrieval.parents import Parents
 from phasegraph.retrieval.source_config import PIPELINE
 from phasegraph.sources.protocol import Source
@@ -188,7 +189,12 @@ class FusedPassages(KeptPassages):
         check_store(vector_store)
         if path is not None:
             check_new(Path(path))
-        cls._over(sample_corpus(framework.model_of(model)), model, fields if tried is None else tried)
+        elif vector_store != "flat":
+            raise InvalidInputError(
+                f"vector_store={vector_store!r} needs path=: without a folder, all vectors are compared in memory"
+            )
+        with on_trial():
+            cls._over(sample_corpus(framework.model_of(model)), model, fields if tried is None else tried)
         held = framework.held_by_id(hits)
         _check_any(framework, held)
         if path is None:
@@ -251,7 +257,10 @@ class FusedPassages(KeptPassages):
             corpus.compare_clauses()
         hits = CorpusLookup(corpus, cls._framework.of_record)
         names: tuple[Any, ...] = ("graph", "bm25") if store is not None else ("graph", "bm25", "vector")
-        sources = {name: cls._graph_retriever(corpus.source(name), hits, model, name) for name in names}
+        sources = {
+            name: cls._graph_retriever(corpus.source(name), hits, None if name == "bm25" else model, name)
+            for name in names
+        }
         sources["graph"]._corpus = corpus
         if store is not None:
             sources["vector"] = store

@@ -69,6 +69,10 @@ class Payloads(Mapping[str, Any]):
             self._index = {name: hit for name, hit in pairs if hit is not None}
         return self._index
 
+    def all_by_id(self) -> dict[str, Any]:
+        """Return a dictionary of the hits by id, with None for ids without a hit; it is faster than `by_id`."""
+        return dict(zip(reversed(self._ids), reversed(self._hits), strict=True))
+
     def __getitem__(self, identifier: str) -> Any:
         return self.by_id[identifier]
 

@@ -335,8 +335,10 @@ def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
         return [answer] if answer.strip() else []
     if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
         return [{"id": str(name), "score": value} for name, value in answer.items()]
-    if isinstance(answer, bytes | Mapping) or not isinstance(answer, Iterable):
+    is_table = hasattr(answer, "columns")  # an iteration over a table gives the names of its columns
+    if is_table or isinstance(answer, bytes | Mapping) or not isinstance(answer, Iterable):
         said = f"a dict of {list(answer)!r:.50}" if isinstance(answer, Mapping) else type(answer).__name__
+        said += "; give its rows" if is_table else ""
         if inspect.iscoroutine(answer):
             answer.close()  # otherwise Python warns that it was never awaited
         raise MalformedAnswerError(f"a retriever must return a list of {hits}, {EXPECTED}; got {said}")

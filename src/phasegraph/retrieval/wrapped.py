@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 
 from phasegraph.errors import InvalidTypeError
 from phasegraph.ranking import Ranking
+from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.additions import Additions
 from phasegraph.retrieval.attempts import Attempts
 from phasegraph.retrieval.deletions import Deletions, LookUps
@@ -27,9 +28,11 @@ class WrappedSource:
     """Base class of sources that wrap a framework's retriever; a fused retriever has one object for each source.
 
     `names_only` is True if hits contain only ids; other sources then give their texts. `has_texts` is True if the
-    source has its own store of texts. `held_ids` are the ids of the source's passages in memory.
+    source has its own store of texts. `held_ids` are the ids of the source's passages in memory. `access` reads the
+    framework's documents or nodes.
     """
 
+    access = HitAccess()
     names_only = False
     has_texts = False
     held_ids: Sequence[str] = ()
@@ -66,7 +69,7 @@ class WrappedSource:
         """
         others = {name: one for name, one in others.items() if one is not self}
         live = {name: found for name, one in others.items() if self.held_ids and (found := one.live()) is not None}
-        self.deletions = Deletions(self.name, self.held_ids, live)
+        self.deletions = Deletions(self.name, self.held_ids, live, self.access)
         if self.names_only:
             self.look_ups = {name: found for name, one in others.items() if (found := one.look_up()) is not None}
 
@@ -158,7 +161,7 @@ class _Bound:
         return within_filter(ranking, call.passes, self.notes) if call.is_filtered else ranking
 
     def _borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """Add texts from other sources if the call has no filter, and drop deleted passages.
+        """Add texts from other sources if the call has no filter, drop deleted passages, and renew changed passages.
 
         Also note passages that only the store of the corpus has.
         """
@@ -170,7 +173,8 @@ class _Bound:
             ranking = completed(
                 ranking, upstream.values(), source.look_ups, self.notes, deletions, own=source.has_texts
             )
-        return deletions.checked(ranking, upstream, self.notes) if deletions else ranking
+        passes = self.call.passes if self.call.is_filtered else None
+        return deletions.checked(ranking, upstream, self.notes, passes) if deletions else ranking
 
 
 class _Blocking(_Bound):

@@ -122,7 +122,7 @@ class SourceTask:
         error_class = "" if self.error is None or self.status == "skipped" else type(self.error).__name__
         dropped, notes = 0 if self.ranking is None else self.ranking.dropped, getattr(self.source, "notes", None)
         if notes and isinstance(notes, list | tuple):
-            self.notes = (*self.notes, *filter(None, notes))
+            self.notes = tuple(dict.fromkeys((*self.notes, *filter(None, notes))))
         return SourceReport(
             self.name, self.status, self.reason, error_class, self.milliseconds, self.hits, dropped, "", self.missing,
             self.notes,

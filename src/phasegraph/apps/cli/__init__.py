@@ -1,4 +1,4 @@
-"""The ``phasegraph`` command with its exit codes: 0 (done), 1 (failed), 2 (bad usage)."""
+"""The ``phasegraph`` command with its exit codes: 0 (done), 1 (failed), 2 (bad usage), 130 (interrupted)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ __all__ = [
     "main",
 ]
 
+_INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, by default with the process's arguments; return 0 (done), 1 (failed) or 2 (bad usage).
+    """Run the command line, by default with the process's arguments; return its exit code.
 
-    The reason of a failure goes to standard error.
+    The code is 0 (done), 1 (failed), 2 (bad usage) or 130 (interrupted). The reason of a failure goes to standard
+    error.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
@@ -41,17 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _plain_warnings():
             app(args=given, prog_name="phasegraph")
     except SystemExit as stop:
+        if stop.code == _INTERRUPTED:
+            sys.stderr.write("phasegraph: interrupted\n")
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BrokenPipeError:
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("phasegraph: interrupted\n")
-        return 1
+        return _INTERRUPTED
     except (PhasegraphError, OSError) as error:
         sys.stderr.write(f"phasegraph: {legible(str(error))}\n")
         for name, cause in error.causes.items() if isinstance(error, AllSourcesFailed) else ():
-            if text_of(cause) not in str(error):  # the message quotes only errors of phasegraph
+            quoted = text_of(cause).removeprefix(f"source {name!r} ")
+            if f"{name}: {quoted}" not in str(error):  # the message quotes only errors of phasegraph
                 said = f"{name}: {type(cause).__name__}: {text_of(cause)}".splitlines()[0]
                 sys.stderr.write(f"{legible(said)}\n")
         return 1

@@ -52,12 +52,14 @@ from phasegraph.evaluation import evaluate as measure_retrievers
 from phasegraph.evaluation.ablation import ablate, published_ablation
 from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import TWO, Answers, System, Table, compare, run_systems, run_within
+from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, PAGE_MEASURES, Measure
 from phasegraph.evaluation.predicted_answers import answer_table, read_answers
 from phasegraph.evaluation.protocol import PROTOCOLS, Protocol, parts_of
 from phasegraph.evaluation.recommendation import best_simple, recommendation_of
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
+from phasegraph.evaluation.system_runs import run_systems, run_within
+from phasegraph.evaluation.systems import TWO, System
 from phasegraph.lexical import tokenizer_of
 from phasegraph.sources.protocol import one_line
 
@@ -148,7 +150,7 @@ def run(
     if own.retriever:
         goals = tuple(map(ranked_measure, names_in(measured.measures)))
         check_heeded(context, "--retriever", BESIDE_RETRIEVERS)
-        evaluate_retrievers(own.retriever, folder, own.corpus, own.id_key, goals, to.json_to, to.rows_to)
+        evaluate_retrievers(folder, own, goals, to)
         return
     if own.corpus is not None or own.id_key is not None:
         raise typer.BadParameter("--corpus and --id-key need a --retriever")
@@ -183,8 +185,8 @@ def compare_systems(
     tokenizer_of(systems.tokenizer)
     kept = kept_graph(systems.graph)
     model = model_named(systems.embedder)
-    questions = read_questions(folder, measured, rules, model)
-    whole, tested = questions.whole, questions.tested
+    data = read_data(folder, measured, rules, model)
+    whole, tested = data.whole, data.tested
     inputs = ExperimentInput(
         whole, systems.fetch_k, graph=kept, progress=progress, tokenizer=systems.tokenizer, embedder=model
     )
@@ -200,10 +202,10 @@ def compare_systems(
     output = Output(table.to_dict() | {"within": measured.within}, [main_sheet(table, printed, measured.within)])
     if best_simple(table):
         output.add("best_simple", against_simple(table, best_simple(table), printed))
-    add_answers_and_protocol(output, questions, trial, inputs, answers, table)
+    add_answers_and_protocol(output, data, trial, inputs, answers, table)
     if measured.by is not None:
         goal = further[0] if further else Measure("Recall", 10)
-        output.add("by", means_by(table, questions.labels, measured.by, goal))
+        output.add("by", means_by(table, data.labels, measured.by, goal))
     if off_topic is not None:
         output.add_abstention(ask_off_topic(inputs, trial.systems, off_topic), table)
     if unanswered.unanswerable:
@@ -217,7 +219,7 @@ def compare_systems(
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class EvaluatedData:
     """The data sets of one evaluation: the whole data set, that of ``--dev-set``, and the parts of a protocol.
 
     Without a protocol (`rules`), `tested` is the whole data set, and `signs` is None. With a protocol, a difference in
@@ -235,9 +237,9 @@ class Questions:
     predicted: Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
-def read_questions(
+def read_data(
     folder: Path, measured: MeasureOptions, rules: Protocol | None, model: EmbeddingModel | None
-) -> Questions:
+) -> EvaluatedData:
     """Read the data sets and the predicted answers, and divide the queries by the protocol `rules`, if there is one.
 
     `model` embeds the texts of folders without embeddings.
@@ -249,7 +251,7 @@ def read_questions(
     tested, signs, first, second = (whole, None, "", "") if rules is None else parts_of(whole, rules, dev)
     labels = [] if measured.by is None else labels_of(tested, measured.by)
     predicted = read_answers(measured.predictions or (), *([whole] if dev is None else [whole, dev]))
-    return Questions(rules, whole, dev, tested, signs, (first, second), labels, predicted)
+    return EvaluatedData(rules, whole, dev, tested, signs, (first, second), labels, predicted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +296,7 @@ class Trial:
 
 def add_answers_and_protocol(
     output: Output,
-    questions: Questions,
+    data: EvaluatedData,
     trial: Trial,
     inputs: ExperimentInput,
     answers: Sequence[Answers],
@@ -304,48 +306,42 @@ def add_answers_and_protocol(
 
     `answers` are the answers to the questions of `inputs`, and `table` is their table.
     """
-    rules, signs, predicted = questions.rules, questions.signs, questions.predicted
-    answered = answer_table(predicted, questions.tested, trial.baseline) if predicted else None
+    rules, signs, predicted = data.rules, data.signs, data.predicted
+    answered = answer_table(predicted, data.tested, trial.baseline) if predicted else None
     if answered is not None:
         output.add("answers", (answered.to_dict(), answer_sheet(answered)))
     if rules is None or signs is None:
         return
-    if questions.dev is not None:
+    if data.dev is not None:
         answers, _ = trial.answers(replace(inputs, dataset=signs, graph=None))
-    judged = protocol_part(table, trial.table(answers, signs), rules.measures[0], rules, questions.parts)
+    judged = protocol_part(table, trial.table(answers, signs), rules.measures[0], rules, data.parts)
     output.add("protocol", judged)
     if answered is not None:
         said = answer_table(predicted, signs, trial.baseline)
-        output.add("protocol_answers", protocol_part(answered, said, rules.answer_measure, rules, questions.parts))
+        output.add("protocol_answers", protocol_part(answered, said, rules.answer_measure, rules, data.parts))
 
 
-def evaluate_retrievers(
-    names: Sequence[str],
-    judged: Path,
-    corpus: Path | None,
-    id_key: str | None,
-    further: Sequence[Measure],
-    json_to: str | None,
-    rows_to: Path | None,
-) -> None:
+def evaluate_retrievers(judged: Path, own: RetrieverOptions, further: Sequence[Measure], to: OutputOptions) -> None:
     """Measure the user's retrievers (``module:object`` texts), print the table, and write the requested files."""
-    check_outputs(json=json_to, rows=rows_to)
-    given = {name: load_object(name, "--retriever") for name in dict.fromkeys(names)}
+    check_outputs(json=to.json_to, rows=to.rows_to)
+    given = {name: load_object(name, "--retriever") for name in dict.fromkeys(own.retriever or ())}
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=r".*: none of the \d+ returned ids is judged", category=PhasegraphWarning
         )
-        found = measure_retrievers(given, judged, corpus=corpus, measures=further, id_key=id_key, progress=progress)
-    to = write_json(found.to_dict(), json_to)
-    if rows_to is not None:
-        found.table.write_rows(rows_to)
+        found = measure_retrievers(
+            given, judged, corpus=own.corpus, measures=further, id_key=own.id_key, progress=progress
+        )
+    shown = write_json(found.to_dict(), to.json_to)
+    if to.rows_to is not None:
+        found.table.write_rows(to.rows_to)
     table = found.table
     title = f"{table.dataset}: {counted(len(table.queries), 'question')}, 95 % intervals in brackets"
     if len(table.rows) > 1:
         title += f"; in parentheses: p of the paired test against {table.baseline}, with Holm's correction"
-    show_table(to, title, *found.cells())
+    show_table(shown, title, *found.cells())
     for line in [*found.notes, *_first_errors(found)]:
-        to.print(line)
+        shown.print(line)
 
 
 def _first_errors(found: Evaluation) -> list[str]:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from phasegraph.apps.cli.evaluate_output import OURS, Sheet
-from phasegraph.evaluation.experiment import TWO, System, Table
+from phasegraph.evaluation.experiment import Table
 from phasegraph.evaluation.recommendation import recommendation_of
-from phasegraph.evaluation.report import conclusion, evaluation_pictures, measure_to_show, write_report
+from phasegraph.evaluation.report import conclusion, evaluation_pictures, measure_to_show
+from phasegraph.evaluation.report_page import write_report
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
+from phasegraph.evaluation.systems import TWO, System
 from phasegraph.fusion.pipeline import FusionPipeline
 
 

@@ -14,9 +14,9 @@ from phasegraph.apps.cli.output import check_outputs, kept_graph, open_dataset, 
 from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import THREE, TWO
 from phasegraph.evaluation.query_files import Query
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
+from phasegraph.evaluation.systems import THREE, TWO
 from phasegraph.fusion.fields import FieldReading
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.renamed_sources import with_new_source_names

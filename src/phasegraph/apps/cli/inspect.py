@@ -15,8 +15,8 @@ from phasegraph.apps.inspector.inspector import OTHER, OWN, Inspector
 from phasegraph.apps.inspector.server import LOOPBACK, exported, serve
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.corpus_files import Passage, read_corpus
+from phasegraph.evaluation.judged_questions import read_judged
 from phasegraph.evaluation.query_files import Query, read_questions
-from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.graph.chunk_graph import ChunkGraph

@@ -9,7 +9,9 @@ from phasegraph.apps.cli import engines
 from phasegraph.apps.cli.models import check_model_of
 from phasegraph.apps.cli.options import Engine
 from phasegraph.apps.cli.output import check_outputs, console, load_object
+from phasegraph.apps.cli.search import unused_embeddings
 from phasegraph.distributed import retrieval
+from phasegraph.graph.corpus.opening import opened_with_model
 
 
 def run(
@@ -36,3 +38,14 @@ def run(
         f"{took.peak / 1e6:,.0f} MB per process including mapped files): {out}",
         markup=False,
     )
+    if model is None and not _are_embedded(queries) and (said := unused_embeddings(*opened_with_model(index))):
+        console().print(said)
+
+
+def _are_embedded(queries: Path) -> bool:
+    """Return True if a file of questions also contains their embeddings."""
+    if queries.suffix != ".parquet":
+        return False
+    from pyarrow.parquet import read_schema
+
+    return "embedding" in read_schema(queries).names

@@ -18,6 +18,7 @@ from phasegraph._support.validation import check_query
 from phasegraph.apps.cli.models import opened_for_questions
 from phasegraph.apps.cli.output import Embed, check_outputs, write_json
 from phasegraph.apps.server.view import as_passage, paths_of
+from phasegraph.embedding.identity import ModelIdentity
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
 from phasegraph.fusion.context import Context
@@ -146,9 +147,16 @@ def run(folder: Path, question: str, k: int, embedder: str | None, group_by: str
     to = write_json(state, json_to)
     lacking = "the folder has none" if graph_in(index).embeddings is None else "they need --embedder"
     show(result, passages, question, to, lacking)
-    if embed is None and graph_in(index).embeddings is not None:
-        named = "" if made_by is None else f", which are from {made_by.name}"
-        to.print(f"  searched by names and words only: --embedder also uses the embeddings of the index{named}")
+    if embed is None and (unused := unused_embeddings(index, made_by)):
+        to.print(f"  {unused}")
+
+
+def unused_embeddings(index: GraphIndex | ChunkGraph, made_by: ModelIdentity | None) -> str:
+    """Return a sentence about a search without the embeddings of an index; "" if the index has none."""
+    if graph_in(index).embeddings is None:
+        return ""
+    named = "" if made_by is None else f", which are from {made_by.name}"
+    return f"searched by names and words only: --embedder also uses the embeddings of the index{named}"
 
 
 def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console, lacking: str) -> None:

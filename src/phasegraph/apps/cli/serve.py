@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import warnings
 from collections.abc import Mapping
@@ -167,5 +166,4 @@ def run_http(app: Any, host: str, port: int, door: Door) -> None:
     """
     made, address = listening(host, port)
     typer.echo(f"{address}: POST /search, /explain, /passages; MCP at /mcp  (Ctrl-C stops it)", err=True)
-    with contextlib.suppress(KeyboardInterrupt):
-        run_server(app, made, door)
+    run_server(app, made, door)

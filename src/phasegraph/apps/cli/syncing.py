@@ -229,7 +229,7 @@ def _unreadable(found: FilesRead) -> Callable[[str], bool]:
 
     The folder keeps such documents.
     """
-    names = tuple(found.skipped)
+    names = tuple(name.rstrip("/") for name in found.unread)
     below = tuple(f"{name}{end}" for name in names for end in ("/", ":"))
     return lambda document: document in names or document.startswith(below)
 

@@ -12,8 +12,8 @@ from phasegraph.apps.cli.naming import say_old_name
 from phasegraph.apps.cli.output import check_named, names_in, progress
 from phasegraph.evaluation.calibrated_system import calibrated_system
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS, THREE, TWO, System, pipeline_system
 from phasegraph.evaluation.peers import PEERS
+from phasegraph.evaluation.systems import NAMED_SYSTEMS, OWN_SYSTEMS, THREE, TWO, System, pipeline_system
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.renamed_sources import with_new_source_names
 

@@ -22,7 +22,8 @@ from phasegraph.apps.cli.output import (
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.source_runs import SOURCES, ExperimentInput, search_sources
 from phasegraph.evaluation.splits import split_rows
-from phasegraph.evaluation.tuning import ConfidenceTuning, Tuning, tune_confidence
+from phasegraph.evaluation.tuned_confidence import ConfidenceTuning, tune_confidence
+from phasegraph.evaluation.tuning import Tuning
 from phasegraph.evaluation.tuning import tune as tune_pipeline
 from phasegraph.lexical import read_hits
 
@@ -47,10 +48,11 @@ def run(
     dataset = open_dataset(folder, span_overlap)
     _, confirming, parted_by = split_rows(dataset, confirm_split)
     runs = search_sources(ExperimentInput(dataset, fetch_k, progress=progress), names)
+    rankings = {name: runs[name].rankings for name in names}
     found = tune_pipeline(
-        {name: runs[name].rankings for name in names},
+        rankings,
         dataset.judgements,
-        [dataset.context(row, [runs[name].rankings[row] for name in names]) for row in range(len(dataset.queries))],
+        [dataset.context(row, [rankings[name][row] for name in names]) for row in range(len(dataset.queries))],
         measure=goal,
         groups=dataset.groups,
         confirmation=confirming,
@@ -60,7 +62,7 @@ def run(
     kept = found.chosen if keep_unconfirmed else found.pipeline
     judged = tune_confidence(
         kept,
-        {name: runs[name].rankings for name in names},
+        rankings,
         dataset.judgements,
         [query.text for query in dataset.queries],
         lambda question, lists: read_hits(question, lists, dataset.contents.__getitem__),

@@ -385,7 +385,8 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
         timeout_graceful_shutdown=5,
     )
     try:
-        uvicorn.Server(config).run(sockets=[made])
+        with suppress(KeyboardInterrupt):  # uvicorn raises it again after Ctrl-C has stopped the server
+            uvicorn.Server(config).run(sockets=[made])
     finally:
         gc.unfreeze()
 

@@ -201,7 +201,9 @@ class Folder:
                 f"{'another model' if made_by is None else made_by.name}: load it with that model"
             )
         if fresh.settings.get(_FOLDER_ID) != self.settings.get(_FOLDER_ID):
-            raise StoreError(f"{self.path.name}: another folder is now at this path; load it again")
+            raise StoreError(
+                f"{self.path.name}: another folder is now at this path: load it again, or restart the server"
+            )
         return fresh, index, behind
 
     def _there(self) -> tuple[object, ...]:

@@ -149,7 +149,16 @@ def as_extractions(triples: Triples) -> list[Extraction]:
     """Convert the argument `triples` of :func:`build_graph` to extractions; names in triples stay unchanged."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
-    return [in_normal_form(record) for record in check_rows("triples", triples)]
+    return [in_normal_form(_extraction(record, triples)) for record in check_rows("triples", triples)]
+
+
+def _extraction(record: object, triples: object) -> Extraction:
+    if isinstance(record, Extraction):
+        return record
+    raise InvalidTypeError(
+        "triples must be {'PASSAGE ID': [(subject, predicate, object)]} or a list of Extraction; got "
+        f"{type(triples).__name__} of {type(record).__name__}"
+    )
 
 
 def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:

@@ -402,7 +402,7 @@ class NameSynonyms:
         if graph is not None and graph.synonyms.nnz:
             moved = np.array([place.get(name, -1) if name in known else -1 for name in graph.entities], dtype=np.intp)
             old = graph.synonyms.tocoo()
-            first, second = (moved.take(each) for each in old.coords)
+            first, second = moved.take(old.row), moved.take(old.col)
             there = (first >= 0) & (second > first)
             first, second, values = first[there], second[there], old.data[there]
         if self.vectors is not None and start < len(order):

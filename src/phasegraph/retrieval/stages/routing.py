@@ -90,6 +90,13 @@ class KeywordRouter:
             for phrase, route in rules.items()
         ]
 
+    def check(self, sources: Collection[str]) -> None:
+        """Raise InvalidInputError if a route names a source that is not in `sources`."""
+        for route in (*self.rules.values(), self.default):
+            unknown = [name for name in ([route] if isinstance(route, str) else route) if name not in sources]
+            if unknown:
+                raise InvalidInputError(f"keyword_router must name sources among {sorted(sources)}; got {unknown[0]!r}")
+
     def __call__(self, query: str) -> Route:
         """Return the route of the first phrase that occurs in the query, or the default route."""
         text = query.casefold()

@@ -98,8 +98,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         ``source_2`` and so on. A :class:`SourceSpec` adds a weight, fetch_k, timeout, fields and execution of the
         source.
     similarity_top_k : int, optional
-        Number of nodes to return, >= 0. The number affects neither the scores nor the order. Default: the pipeline's
-        `k`, which is 10 unless you change it.
+        Number of nodes to return, >= 0. Up to `fetch_k` (50), the number affects neither the scores nor the order.
+        Default: the pipeline's `k`, which is 10 unless you change it.
     k : int, optional
         A shorter name of `similarity_top_k`.
     weights : mapping of str to float, or list of float, optional
@@ -413,7 +413,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     def _remodelled(self, model: BaseEmbedding) -> None:
         retrievers = [source.retriever for source in self._whole.values()]
         for one in retrievers:
-            if isinstance(one, EntityGraphRetriever) and one.corpus is self._corpus:
+            if isinstance(one, EntityGraphRetriever) and one.corpus is self._corpus and one._embed_model is not None:
                 one._remodelled(model)
         self._engine = replace(self._engine, access=_access_of(retrievers))
 
@@ -573,8 +573,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         sources = self._now
         if answers and self._required_filter_key is not None:
             check_required(self._required_filter_key, self.whole_filters())
-        own = {name: found for name, one in sources.items() if (found := one.own_filters()) is not None}
-        if not own or len(sources) < 2:
+        several = sources.items() if len(sources) > 1 else ()
+        own = {name: found for name, one in several if (found := one.own_filters()) is not None}
+        if not own:
             return {name: sources[name].bind(bundle) for name in self._engine.asked}
         return {name: self._within_others(name, own).bind(bundle) for name in self._engine.asked}
 

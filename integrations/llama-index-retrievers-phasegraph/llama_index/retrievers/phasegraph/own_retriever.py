@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -55,6 +55,21 @@ class OwnRetriever(BaseRetriever):
         """Return the retrievers that this retriever asks; the retriever itself if it asks no others."""
         return [self]
 
+    def _handle_recursive_retrieval(self, query_bundle: QueryBundle, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
+        """Replace each index node by the nodes to which it refers, and keep the first node of each id.
+
+        Before version 0.14.19, the framework's method also drops a node with the text and metadata of another node. It
+        still does this among the nodes to which one index node refers.
+        """
+        handle = super()._handle_recursive_retrieval
+        return _distinct(one for node in nodes for one in handle(query_bundle, [node]))
+
+    async def _ahandle_recursive_retrieval(
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore]
+    ) -> list[NodeWithScore]:
+        handle = super()._ahandle_recursive_retrieval
+        return _distinct([one for node in nodes for one in await handle(query_bundle, [node])])
+
     def _retrieve_from_object(self, obj: Any, query_bundle: QueryBundle, score: float) -> list[NodeWithScore]:
         """Search the retriever or engine that an index node refers to, and drop nodes that do not match the filters."""
         found = super()._retrieve_from_object(self._within(obj), query_bundle, score)
@@ -95,3 +110,11 @@ class OwnRetriever(BaseRetriever):
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         self.callback_manager = Settings.callback_manager
+
+
+def _distinct(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
+    """Return the first node of each id."""
+    found: dict[str, NodeWithScore] = {}
+    for one in nodes:
+        found.setdefault(one.node.node_id, one)
+    return list(found.values())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Self, cast
 
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
+from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, TransformRetriever
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import MetadataFilters
@@ -20,7 +22,7 @@ from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
 from llama_index.retrievers.phasegraph.lookup import Lookup
 from llama_index.retrievers.phasegraph.method_replacements import deleted_nodes
 from llama_index.retrievers.phasegraph.node_limits import part_of
-from llama_index.retrievers.phasegraph.nodes import TripleNode
+from llama_index.retrievers.phasegraph.nodes import TripleNode, text_of
 from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriever
 from llama_index.retrievers.phasegraph.prepared_retriever import prepared
 from llama_index.retrievers.phasegraph.property_graph import (
@@ -40,6 +42,7 @@ from llama_index.retrievers.phasegraph.retriever_traits import (
 from phasegraph import InvalidInputError, Ranking
 from phasegraph.retrieval import (
     AnySource,
+    HitAccess,
     MalformedAnswerError,
     Nearest,
     Payloads,
@@ -62,6 +65,8 @@ TAG = "phasegraph_source"
 
 class RetrieverSource(WrappedSource):
     """A LlamaIndex retriever as a source of the core, which serves all calls of the fused retriever."""
+
+    access = HitAccess(text_of, attrgetter("metadata"))  # without the id of the document, which takes long to find
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
         given = adapted(spec.retriever)
@@ -117,10 +122,10 @@ class RetrieverSource(WrappedSource):
 
     def own_filters(self) -> MetadataFilters | None:
         """Return the filters that the source always applies; None if it has no filters."""
-        if isinstance(self.whole, OwnRetriever):
-            return self.whole.whole_filters()
-        held = getattr(self.whole, "_filters", None)
-        return held if isinstance(held, MetadataFilters) and held.filters else None
+        try:
+            return filters_within(self.whole)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"source {self.name!r} has its own filters: {error}") from error
 
     def look_up(self) -> Lookup | None:
         """Return a lookup of nodes by id in the source's store.
@@ -292,3 +297,25 @@ class _Call(SourceCall):
 def _without_text(ranking: Ranking) -> list[str]:
     """Return the ids of passages that are known only by their triples."""
     return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)]
+
+
+def filters_within(retriever: Any) -> MetadataFilters | None:
+    """Return the filters that a retriever always applies, also if the retrievers in it have them; None without filters.
+
+    Raise InvalidInputError if it merges the lists of retrievers with different filters.
+    """
+    if isinstance(retriever, OwnRetriever):
+        return retriever.whole_filters()
+    if isinstance(retriever, QueryFusionRetriever):
+        found = [filters_within(one) for one in retriever._retrievers]
+        if any(one != found[0] for one in found):
+            raise InvalidInputError(
+                "the retrievers of QueryFusionRetriever do not have the same filters: give them as sources of their "
+                "own (retrievers={NAME: RETRIEVER, ...}), or give filters= to the fused retriever instead"
+            )
+        return found[0] if found else None
+    if isinstance(retriever, AutoMergingRetriever | TransformRetriever):
+        inner: Any = retriever
+        return filters_within(inner._retriever if isinstance(inner, TransformRetriever) else inner._vector_retriever)
+    held = getattr(retriever, "_filters", None)
+    return held if isinstance(held, MetadataFilters) and held.filters else None
