@@ -1,5 +1,6 @@
 """Passages that were deleted are dropped, counted and said once; what cannot be asked says nothing."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from phasegraph import PhasegraphWarning, Ranking
 from phasegraph.reports import found_in
 from phasegraph.retrieval import Deletions, Payloads, completed
+from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.identity import text_id
 from phasegraph.retrieval.stages.rewriting import combined
 
@@ -122,3 +124,17 @@ def test_no_hit_that_still_matches_the_filter_leaves_a_reason():
         found = deletions.checked(FOUND, {}, [], lambda hit: hit != "moved")
     assert (found.ids, found.reason) == ((), "3 of 3 hits changed in the store")
     assert found_in(found)[0] == "empty"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "changed"),
+    [(True, "true", False), (0.1, 0.10000000149011612, False), (5, "5", False), (5, 6, True), ("a", "b", True)],
+)
+def test_a_value_that_a_store_converts_is_no_change(was, now, changed):
+    access = HitAccess(metadata=lambda hit: {"key": hit[1]}, text=lambda hit: hit[0])
+    hits = Ranking("graph", ["p0"], [1.0], payloads=Payloads(["p0"], [("a text", was)]))
+    stored = {name: ("a text", now) for name in HELD}
+    deletions = Deletions("graph", HELD, {"vector": store(stored)}, access=access)
+    with pytest.warns(PhasegraphWarning, match="changed") if changed else nullcontext():
+        deletions.checked(hits, {}, notes := [])
+    assert len(notes) == changed

@@ -21,6 +21,16 @@ from phasegraph.retrieval import (
 )
 
 
+class Rows:
+    """Rows of a database, such as those of SQLAlchemy: an iteration gives the rows, and `columns` is a method."""
+
+    def columns(self, *names):
+        return self
+
+    def __iter__(self):
+        return iter(["a", "b"])
+
+
 class DataFrame:
     """A table like those of pandas and polars: an iteration gives no rows."""
 
@@ -39,6 +49,7 @@ class DataFrame:
         ({"p": 0.5, "q": 0}, [{"id": "p", "score": 0.5}, {"id": "q", "score": 0}]),
         ({"p": np.float32(0.5)}, [{"id": "p", "score": np.float32(0.5)}]),
         (iter(["a", "b"]), ["a", "b"]),
+        (Rows(), ["a", "b"]),
         ([], []),
     ],
 )

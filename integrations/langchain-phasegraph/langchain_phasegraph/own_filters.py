@@ -8,13 +8,14 @@ from typing import Any
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableParallel, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import ensure_config
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStoreRetriever
 
 from langchain_phasegraph.base import CheckedRetriever
 from langchain_phasegraph.filters import Wanted, check_filter, joined
-from langchain_phasegraph.runnables import as_runnable
+from langchain_phasegraph.runnables import as_runnable, overrides
 from langchain_phasegraph.scored_search import BOUND_FILTER, ScoredVectorStoreRetriever
 from langchain_phasegraph.store_filters import NARROWS, own_filter
 from phasegraph import InvalidInputError
@@ -52,6 +53,8 @@ def filter_within(runnable: Any, config: RunnableConfig, bound: Mapping[str, Any
     if isinstance(runnable, DynamicRunnable):
         prepared, config = runnable.prepare({"configurable": config.get("configurable", {})})
         return filter_within(as_runnable(prepared), config, bound)
+    if isinstance(runnable, BaseRetriever) and not overrides(runnable, BaseRetriever, "invoke"):
+        config = ensure_config()  # it gets only the callbacks of a call, so its retrievers use the surrounding run's
     found = [filter_within(as_runnable(one), config, bound) for one in _alternatives(runnable)]
     if any(one != found[0] for one in found):
         raise InvalidInputError(
@@ -83,17 +86,23 @@ def _parts(runnable: Any) -> list[Runnable[Any, Any]]:
         return [runnable.bound]
     if isinstance(runnable, RunnableWithFallbacks):
         return [runnable.runnable, *runnable.fallbacks]
-    if isinstance(runnable, RunnableSequence):
-        return list(runnable.steps)
-    if isinstance(runnable, RunnableParallel):
-        return list(runnable.steps__.values())
+    if isinstance(runnable, RunnableSequence):  # earlier retrievers only find the query of the last retriever
+        return next(([one] for one in reversed(runnable.steps) if _retrieves(one)), [])
     held = (getattr(runnable, name, None) for name in _INNER) if isinstance(runnable, BaseRetriever) else ()
     return [one for one in held if isinstance(one, Runnable)]
 
 
 def _alternatives(runnable: Any) -> list[Runnable[Any, Any]]:
-    """Return the retrievers whose lists a retriever merges, such as those of an ``EnsembleRetriever``."""
+    """Return the runnables whose answers a runnable merges, such as the retrievers of an ``EnsembleRetriever``."""
+    if isinstance(runnable, RunnableParallel):
+        return [one for one in runnable.steps__.values() if _retrieves(one)]
     held = getattr(runnable, "retrievers", None)
     if isinstance(runnable, CheckedRetriever) or not isinstance(runnable, BaseRetriever) or not isinstance(held, list):
         return []
     return [one for one in held if isinstance(one, Runnable)]
+
+
+def _retrieves(runnable: Any) -> bool:
+    """Return True if the runnable is a retriever, or contains a retriever."""
+    inner = as_runnable(runnable.default) if isinstance(runnable, DynamicRunnable) else runnable
+    return isinstance(inner, BaseRetriever) or any(map(_retrieves, (*_parts(inner), *_alternatives(inner))))

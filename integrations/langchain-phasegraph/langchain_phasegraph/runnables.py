@@ -124,6 +124,14 @@ def bound_filters(runnable: object) -> list[Any]:
     return [*([] if own is None else [own]), *bound_filters(runnable.bound)]
 
 
+def search_arguments(runnable: Any) -> set[str]:
+    """Return the names of the arguments that a retriever of a store, or a binding around it, passes to each search."""
+    if isinstance(runnable, RunnableBindingBase):
+        return search_arguments(runnable.bound) | (runnable.kwargs.keys() - {BOUND_FILTER})
+    inner = runnable._inner if isinstance(runnable, ScoredVectorStoreRetriever) else runnable
+    return set(inner.search_kwargs) if isinstance(inner, VectorStoreRetriever) else set()
+
+
 def deepened(runnable: Runnable[str, Any], limit: int) -> Runnable[str, Any]:
     """Return the retriever, or a copy with ``k`` set to `limit` if the retriever's ``k`` is smaller."""
     if isinstance(runnable, RunnableBindingBase):

@@ -33,6 +33,7 @@ from langchain_phasegraph.runnables import (
     is_synchronous,
     leaves,
     overrides,
+    search_arguments,
 )
 from langchain_phasegraph.scored_search import MEMBERSHIP_ONLY, ScoredVectorStoreRetriever
 from phasegraph import InvalidInputError, Ranking
@@ -81,6 +82,7 @@ class RetrieverSource(WrappedSource):
         )
         self.has_texts = any(isinstance(one, EntityGraphRetriever) and one.lookup.kind != "none" for one in asked)
         self._may_filter = may_filter(self.runnable)
+        self.is_narrowed = self._dynamic or bool(search_arguments(self.runnable) - {"k", "filter", *MEMBERSHIP_ONLY})
         held: list[str] = []
         for leaf in cast("list[Any]", asked) if self.has_own_ids else ():
             if is_bm25(leaf):

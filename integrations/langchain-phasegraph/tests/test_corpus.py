@@ -398,5 +398,11 @@ def test_a_document_without_an_id_leaves_the_equal_passage_of_another_document_i
     assert retriever.sync([added]).unchanged == 1
     (again,) = retriever.add_documents([held[0]])
     assert [one.id for one in retriever.invoke("rights", filter={"source": "a"})] == [again]
+    retriever.add_documents([Document(notice)])
+    assert retriever.documents() == {"a": 1, "b": 1, "c": 1, "": 1}
+    retriever.delete(where={"source": "a"})
+    assert retriever.add_documents([added]) == [first]
+    assert retriever.documents() == {"b": 1, "c": 1, "": 1}
+    retriever.add_documents([held[0]])
     retriever.add_documents([Document(notice, id=again, metadata={"source": "d"})])  # this id was given, not made
-    assert retriever.documents() == {"b": 1, "c": 1, "d": 1}
+    assert retriever.documents() == {"b": 1, "c": 1, "d": 1, "": 1}

@@ -16,16 +16,17 @@ from langchain_community.vectorstores import FAISS, LanceDB
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnableParallel, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_qdrant import QdrantVectorStore
 from qdrant_client import models
 
-from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, store_filters
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, SourceSpec, store_filters
 from langchain_phasegraph.conversion import ScoredDocuments
 from langchain_phasegraph.filters import ALSO, only_matching
 from langchain_phasegraph.store_filters import own_filter, store_settings
 from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph.retrieval import FilterRefusedError
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 QUERY = "Who met Ada in Rome?"
@@ -388,6 +389,49 @@ def test_retrievers_that_are_merged_with_different_filters_are_refused_beside_an
 
 
 FUNCTION = RunnableLambda(lambda query: documents())
+
+
+def test_branches_with_different_filters_are_refused_and_a_search_for_another_query_passes_its_filter_on_to_none(made):
+    store, graph = made["Chroma"](), EntityGraphRetriever.from_documents(documents())
+    branches = RunnableParallel(a=english(store), b=store.as_retriever(), query=RunnablePassthrough())
+    merged = branches | (lambda found: found["a"] + found["b"])
+    with pytest.raises(InvalidInputError, match="RunnableParallel do not have the same filter"):
+        PhaseGraphRetriever(vector=merged, graph=graph)
+    second = english(store) | (lambda found: QUERY) | store.as_retriever()
+    assert len(PhaseGraphRetriever(vector=second, graph=graph, k=60).invoke(QUERY)) == 30
+    with pytest.raises(FilterRefusedError, match="required_filter_key"):
+        PhaseGraphRetriever(vector=second, required_filter_key="lang").invoke(QUERY)
+
+
+async def test_a_configured_filter_that_does_not_reach_the_retriever_does_not_count_as_a_filter(made):
+    retriever = PhaseGraphRetriever(vector=WRAPPED["compression"](chosen(made["Chroma"]())), required_filter_key="lang")
+    config = {"configurable": {"how": {"filter": {"lang": "en"}}}}
+    with pytest.raises(FilterRefusedError, match="required_filter_key"):
+        retriever.invoke(QUERY, config)
+    with pytest.raises(FilterRefusedError, match="required_filter_key"):
+        await retriever.ainvoke(QUERY, config)
+    inside = RunnableLambda(lambda query: retriever.invoke(query)).invoke(QUERY, config)
+    assert {one.metadata["lang"] for one in inside} == {"en"}
+
+
+class Spaces(InMemoryVectorStore):
+    """A store that searches a namespace, and looks up ids in another namespace."""
+
+    def similarity_search_with_score(self, query, k=4, namespace=None, **options):
+        return [(one, score) for one, score in super().similarity_search_with_score(query, k) if namespace == "mine"]
+
+    def get_by_ids(self, ids):
+        return [Document(f"theirs {name}", id=name) for name in ids]
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_passage_of_another_namespace_with_the_same_id_does_not_replace_a_hit(bound):
+    store = Spaces.from_documents(documents(), DeterministicFakeEmbedding(size=8))
+    own = store.as_retriever(search_kwargs={} if bound else {"namespace": "mine"})
+    spec = SourceSpec(retriever=own.bind(namespace="mine") if bound else own, fetch_k=1)
+    found = PhaseGraphRetriever(vector=spec, graph=EntityGraphRetriever.from_documents(documents()), k=60).invoke(QUERY)
+    assert len(found) == 30
+    assert [one.page_content for one in found if "theirs" in one.page_content] == []
 
 
 @pytest.mark.parametrize("fetch_k", [50, None])

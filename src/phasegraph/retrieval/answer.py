@@ -63,7 +63,7 @@ def select_hits(result: Result, access: HitAccess) -> list[SelectedHit]:
                     hit.source, hit.payload = one.source, payload
                 elif own and not (own.endswith(kept) or kept.endswith(own)):
                     hit.others = (*hit.others, one.source)
-                elif own and not _is_described(hit.payload, access) and _is_described(payload, access):
+                elif own == kept and not _is_described(hit.payload, access) and _is_described(payload, access):
                     hit.source, hit.payload = one.source, payload
     found = [SelectedHit() if hit is None else hit for hit in hits]
     for one in columns:

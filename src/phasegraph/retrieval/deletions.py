@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -69,7 +70,9 @@ class Deletions:
     `stores` maps the name of each other source to a function that looks up passages in this source's store by their
     ids. A store is used only if it has at least half of a sample of the passages in `corpus`. A passage counts as
     deleted if at least one store is used, and no used store has the passage. A passage whose id was made from its text
-    is never looked up, and its hit is kept. `access` reads the texts and metadata of hits.
+    is never looked up, and its hit is kept. `access` reads the texts and metadata of hits. `narrowed` are the names of
+    sources that search only a part of their stores: another part can have other passages with the same ids, so a
+    look-up in these stores changes no hit.
 
     >>> held = {name: name for name in "abcd"}
     >>> stores = {"v": lambda ids: {one: held[one] for one in ids if one in held}}
@@ -78,7 +81,7 @@ class Deletions:
     ('a', 'b')
     """
 
-    __slots__ = ("_access", "_changed", "_has_corpus", "_sample", "_source", "_stores", "_text", "_warned")
+    __slots__ = ("_access", "_changed", "_has_corpus", "_narrowed", "_sample", "_source", "_stores", "_text", "_warned")
 
     def __init__(
         self,
@@ -86,6 +89,7 @@ class Deletions:
         corpus: Iterable[str] = (),
         stores: LookUps | None = None,
         access: HitAccess = _TEXTS,
+        narrowed: Collection[str] = (),
     ) -> None:
         ids = [one for one in corpus if not is_text_id(one)] if stores else []
         self._source = source
@@ -93,7 +97,7 @@ class Deletions:
         self._stores = dict(stores or {})
         self._has_corpus: dict[str, bool] = {}
         self._text, self._changed, self._warned = _OF_SOURCE, _OF_CHANGED, set[str]()
-        self._access = access
+        self._access, self._narrowed = access, narrowed
 
     def __bool__(self) -> bool:
         """Return True if any passage can be looked up in a store."""
@@ -121,14 +125,11 @@ class Deletions:
         """
         if not self._sample or not len(ranking):
             return ranking
-        seen = [other for name in self._stores if (other := upstream.get(name)) is not None]
-        found = set[str]().union(*(other.ids for other in seen))
+        seen = {name: other for name in self._stores if (other := upstream.get(name)) is not None}
+        found = set[str]().union(*(other.ids for other in seen.values()))
         unseen = [one for one in ranking.ids if one not in found]
         left = [one for one in unseen if not one.startswith(SUMMARY_PREFIX) and not is_text_id(one)]
         present: dict[str, Any] = {}
-        for other in reversed(seen):
-            if isinstance(other.payloads, Payloads):
-                present |= other.payloads.all_by_id()
         asked = False
         for name, look_up in self._stores.items():
             if not left:
@@ -148,10 +149,14 @@ class Deletions:
                 left = []
                 break
             asked = True
-            present.update(held)
+            if name not in self._narrowed:
+                present.update(held)
             left = [one for one in left if held.get(one) is None]
         if asked and left:
             ranking = self.counted(ranking.without(frozenset(left)), len(left), notes)
+        for name, other in reversed(seen.items()):
+            if isinstance(other.payloads, Payloads) and self._has_corpus.get(name) is not False:
+                present |= other.payloads.all_by_id()
         return self._renewed(ranking, present, notes, passes)
 
     def _renewed(
@@ -203,7 +208,7 @@ class Deletions:
         old, new = self._access.metadata(before), self._access.metadata(after)
         values = [(old[key], new[key]) for key in old.keys() & new.keys()]
         return self._access.text(before) != self._access.text(after) or any(
-            isinstance(was, _PLAIN) and isinstance(now, _PLAIN) and was != now and str(was) != str(now)
+            isinstance(was, _PLAIN) and isinstance(now, _PLAIN) and was != now and not _is_converted(was, now)
             for was, now in values
         )
 
@@ -241,3 +246,10 @@ class Deletions:
         if text not in self._warned:
             self._warned.add(text)
             warn(text.format(source=self._source, said=said, example=example))
+
+
+def _is_converted(was: str | float, now: str | float) -> bool:
+    """Return True if a store may have converted a value: True to "true", 5 to "5", or .1 to a 32-bit float."""
+    if str(was).casefold() == str(now).casefold():
+        return True
+    return not isinstance(was, str) and not isinstance(now, str) and math.isclose(was, now, rel_tol=1e-6)

@@ -359,17 +359,19 @@ class KeptPassages:
         """Return the ids of new documents or nodes, which `held` maps from their proposed ids.
 
         An id that was made from a text can be the id of an equal passage of another document. This passage stays, and
-        the new passage gets an id that depends on its document, as in a sync.
+        the new passage gets an id that depends on its document, as in a sync. If the corpus already has this id, the
+        new passage keeps it, also after the other passage was deleted.
         """
-        same = [name for name in held if is_text_id(name) and name in corpus]
+        same = [name for name in held if is_text_id(name)]
         if not same:
             return list(held)
         table, own = self._table(corpus.keys.source), dict[str, str]()
-        stored = table.of(corpus.index).documents
+        stored = table.of(corpus.index).documents if any(name in corpus for name in same) else {}
         for name, content in zip(same, self._contents([held[name] for name in same]), strict=True):
             document = table.document(content.names)
-            if content.id is None and document and stored.get(name) and document != stored[name]:
-                own[name] = id_of_copy(name, document)
+            copy = id_of_copy(name, document)
+            if content.id is None and (copy in corpus or stored.get(name, document) not in ("", document)):
+                own[name] = copy
         return [own.get(name, name) for name in held]
 
     def _check_embeds(self, corpus: Any) -> None:

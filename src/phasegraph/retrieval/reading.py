@@ -335,7 +335,8 @@ def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
         return [answer] if answer.strip() else []
     if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
         return [{"id": str(name), "score": value} for name, value in answer.items()]
-    is_table = hasattr(answer, "columns")  # an iteration over a table gives the names of its columns
+    # An iteration over a table gives the names of its columns; the rows of SQLAlchemy have a method `columns`.
+    is_table = not callable(getattr(answer, "columns", callable))
     if is_table or isinstance(answer, bytes | Mapping) or not isinstance(answer, Iterable):
         said = f"a dict of {list(answer)!r:.50}" if isinstance(answer, Mapping) else type(answer).__name__
         said += "; give its rows" if is_table else ""

@@ -29,10 +29,12 @@ class WrappedSource:
 
     `names_only` is True if hits contain only ids; other sources then give their texts. `has_texts` is True if the
     source has its own store of texts. `held_ids` are the ids of the source's passages in memory. `access` reads the
-    framework's documents or nodes.
+    framework's documents or nodes. `is_narrowed` is True if search arguments other than a filter, such as a namespace,
+    can limit the search to a part of the store.
     """
 
     access = HitAccess()
+    is_narrowed = False
     names_only = False
     has_texts = False
     held_ids: Sequence[str] = ()
@@ -69,7 +71,8 @@ class WrappedSource:
         """
         others = {name: one for name, one in others.items() if one is not self}
         live = {name: found for name, one in others.items() if self.held_ids and (found := one.live()) is not None}
-        self.deletions = Deletions(self.name, self.held_ids, live, self.access)
+        narrowed = [name for name in live if others[name].is_narrowed]
+        self.deletions = Deletions(self.name, self.held_ids, live, self.access, narrowed)
         if self.names_only:
             self.look_ups = {name: found for name, one in others.items() if (found := one.look_up()) is not None}
 

@@ -98,6 +98,7 @@ class RetrieverSource(WrappedSource):
 
             prepare(given)
             blocks, awaits = search_of(given) is not None, asearch_of(given) is not None
+        self.is_narrowed = isinstance(self.whole, VectorIndexRetriever) and bool(self.whole._kwargs)
         self.settle(blocks=blocks, awaits=awaits)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
