@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Any, Protocol
 
 from phasegraph.apps.server.json_answers import Answers
 from phasegraph.apps.server.turns import LOW_PRIORITY
@@ -70,10 +70,10 @@ def answer_processes(
 
 def _wait_until_ready(processes: Collection[_AnswerProcess]) -> None:
     """Wait until all processes can answer; raise the error of a process that cannot, and StoreError if one ends."""
-    loading = {one.control: one for one in processes}
+    loading: dict[Any, _AnswerProcess] = {one.control: one for one in processes}
     try:
         while loading:
-            ends = {one.sentinel: one for one in processes if one.control not in loading}
+            ends: dict[Any, _AnswerProcess] = {one.sentinel: one for one in processes if one.control not in loading}
             for ready in wait([*loading, *ends]):
                 if ready in ends:
                     raise StoreError(ends[ready].fate())
@@ -152,7 +152,8 @@ class _AnswerProcess:
         threading.Thread(target=self._watch, name="phasegraph-watch", daemon=True).start()
 
     def fate(self) -> str:
-        """Return a sentence that says how the process ended."""
+        """Return a sentence that says how the process, which has ended or is ending, ended."""
+        self._process.join(_GRACE)
         return f"{self._name} ended (exit code {self._process.exitcode})"
 
     def answer(self, caller: str, method: str, body: bytes) -> str:
