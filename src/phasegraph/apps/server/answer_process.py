@@ -152,7 +152,7 @@ class _AnswerProcess:
         threading.Thread(target=self._watch, name="phasegraph-watch", daemon=True).start()
 
     def fate(self) -> str:
-        """Return a sentence that says how the process, which has ended or is ending, ended."""
+        """Return a sentence that says how the process ended; wait for its end."""
         self._process.join(_GRACE)
         return f"{self._name} ended (exit code {self._process.exitcode})"
 
