@@ -21,8 +21,9 @@ import pytest
 from tests.serving.conftest import command, embed, told_address
 from tests.suites.manual_time import PATIENCE, until
 
-from phasegraph.apps.server.answer_process import answer_process
+from phasegraph.apps.server.answer_process import answer_processes
 from phasegraph.apps.server.following import Served
+from phasegraph.apps.server.turns import LOW_PRIORITY
 from phasegraph.apps.server.view import View
 from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphError, StoreError
 from phasegraph.sources.workers import SPENT
@@ -75,7 +76,7 @@ def exhausted(folder: Path) -> Served:
 
 def test_an_error_without_a_text_is_no_answer(folder):
     with (
-        answer_process(partial(exhausted, folder), 1) as views,
+        answer_processes(partial(exhausted, folder), 1) as views,
         pytest.raises(StoreError, match=r"^the search failed \(MemoryError\)$"),
     ):
         views[""].answer("search", ASKED)
@@ -84,7 +85,7 @@ def test_an_error_without_a_text_is_no_answer(folder):
 def test_the_answers_equal_those_of_this_process(folder):
     made = partial(Served, folder, embed, filters=FILTERS)
     here = made().views
-    with answer_process(made, 2) as views:
+    with answer_processes(made, 2) as views:
         assert list(views) == list(here)
         for caller, view in views.items():
             assert view.has_vectors
@@ -95,11 +96,87 @@ def test_the_answers_equal_those_of_this_process(folder):
                 view.answer("search", b"{}")
 
 
+def test_another_process_answers_requests_of_low_priority(folder):
+    made = partial(Served, folder, embed, filters=FILTERS)
+    with answer_processes(made, 1, partial(niced, folder), 1) as views:
+        expected = views["red"].answer("search", ASKED)
+        before = LOW_PRIORITY.set(True)
+        try:
+            assert views["red"].answer("search", ASKED) == expected
+            assert views["all"].answer("passages", b'{"ids": ["niceness"]}') == str(min(19, os.nice(0) + 10))
+        finally:
+            LOW_PRIORITY.reset(before)
+        assert json.loads(views["all"].answer("passages", b'{"ids": ["niceness"]}'))["missing"] == ["niceness"]
+
+
+def niced(folder: Path) -> Served:
+    """Return answers to two callers; the answer to the request for passages is the niceness of the process."""
+    served = Served(folder, embed, filters=FILTERS)
+    plain = served.views["all"].answer
+    served.views["all"].answer = (  # type: ignore[method-assign]
+        lambda method, body: str(os.nice(0)) if method == "passages" else plain(method, body)
+    )
+    return served
+
+
+def test_all_threads_of_the_low_process_have_low_priority(folder):
+    with answer_processes(partial(niced, folder), 1, partial(niced, folder)):
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        found = [
+            {os.getpriority(os.PRIO_PROCESS, int(thread.name)) for thread in Path(f"/proc/{pid}/task").iterdir()}
+            for pid, said in running_children(os.getpid())
+            if "multiprocessing-fork" in said
+        ]
+    assert sorted(found, key=min) == [{own}, {min(19, own + 10)}]
+
+
+@pytest.mark.parametrize("ends", [partial(os._exit, 7), None])
+def test_if_a_process_ends_while_the_other_loads_the_server_does_not_start(folder, ends):
+    served, begun = partial(Served, folder, embed, filters=FILTERS), time.monotonic()
+    normal, low = (served, partial(time.sleep, 600)) if ends is None else (partial(time.sleep, 600), ends)
+
+    def kill_the_first() -> None:
+        until(lambda: len(running_children(os.getpid())) > 1)
+        time.sleep(3.0)
+        os.kill(min(pid for pid, said in running_children(os.getpid()) if "multiprocessing-fork" in said), 9)
+
+    if ends is None:
+        threading.Thread(target=kill_the_first).start()
+    with pytest.raises(StoreError, match=r"exit code (7|-9)\)"), answer_processes(normal, 1, low):
+        pass
+    assert time.monotonic() - begun < PATIENCE
+    until(lambda: not multiprocessing.active_children())
+
+
+def test_if_the_low_process_cannot_start_the_other_process_ends(folder):
+    served = partial(Served, folder, embed, filters=FILTERS)
+    with pytest.raises(ValueError, match="low"), answer_processes(served, 1, partial(_fails, ValueError, "low")):
+        pass
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize(("tenants", "processes"), [(["red"], 1), (["red", "blue"], 2)])
+def test_only_a_server_of_several_tenants_has_a_process_of_low_priority(folder, tmp_path, tenants, processes):
+    file = tmp_path / "tenants.json"
+    told = {name: {"token": f"token-of-{name}-0123456789", "filter": {"team": name}} for name in tenants}
+    file.write_text(json.dumps(told), encoding="utf-8")
+    server = subprocess.Popen(
+        command(str(folder), "--transport", "http", "--port", "0", "--tenants", str(file)),
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        told_address(server)
+        assert len([one for one in running_children(server.pid) if "multiprocessing-fork" in one[1]]) == processes
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.communicate(timeout=PATIENCE)
+
+
 def test_the_processor_time_of_an_answer_is_counted(folder):
     spent: list[float] = []
     before = SPENT.set(spent)
     try:
-        with answer_process(partial(Served, folder, filters=FILTERS), 1) as views:
+        with answer_processes(partial(Served, folder, filters=FILTERS), 1) as views:
             views["all"].answer("search", ASKED)
     finally:
         SPENT.reset(before)
@@ -117,7 +194,7 @@ def test_if_the_process_ends_each_request_fails_and_the_server_is_stopped(folder
             outcomes.append(str(error))
 
     def serve():
-        with answer_process(partial(killing, folder), 3) as views:
+        with answer_processes(partial(killing, folder), 3) as views:
             ask(views[""], fatal)
             threads = [threading.Thread(target=ask, args=(views[""], ASKED)) for _ in range(9)]
             for thread in threads:
@@ -138,7 +215,7 @@ def test_if_the_process_ends_each_request_fails_and_the_server_is_stopped(folder
 
 def test_the_text_of_a_foreign_error_stays_in_the_process(folder):
     with (
-        answer_process(partial(foreign, folder), 1) as views,
+        answer_processes(partial(foreign, folder), 1) as views,
         pytest.raises(StoreError, match=r"^the search failed \(ModelError\)$"),
     ):
         views[""].answer("search", ASKED)
@@ -146,7 +223,7 @@ def test_the_text_of_a_foreign_error_stays_in_the_process(folder):
 
 @pytest.mark.parametrize(("error", "text"), [(IntegrityError, "damaged"), (ValueError, "plain")])
 def test_an_error_of_the_start_is_raised_in_this_process(error, text):
-    with pytest.raises(error, match=text), answer_process(partial(_fails, error, text), 1):
+    with pytest.raises(error, match=text), answer_processes(partial(_fails, error, text), 1):
         pass
 
 
@@ -155,7 +232,7 @@ def _fails(error, text):
 
 
 def test_a_process_that_ends_at_its_start_is_an_error():
-    with pytest.raises(PhasegraphError, match="exit code 7"), answer_process(partial(os._exit, 7), 1):
+    with pytest.raises(PhasegraphError, match="exit code 7"), answer_processes(partial(os._exit, 7), 1):
         pass
 
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -28,7 +29,7 @@ from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
 from phasegraph.apps.server.json_answers import aside
-from phasegraph.apps.server.turns import BusyError, Turns
+from phasegraph.apps.server.turns import LOW_PRIORITY, BusyError, Turns
 from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import Gate, check_token, web_app
 from phasegraph.errors import InvalidInputError
@@ -326,20 +327,20 @@ def test_a_full_queue_and_a_long_wait_are_refused_and_places_are_never_lost():
 
 def test_places_are_limited_over_all_tenants():
     async def run():
-        turns, now, most = Turns(2, each=2), 0, 0
+        turns, now, most = Turns(2, each=2), Counter(), Counter()
 
         async def request(tenant):
-            nonlocal now, most
             async with turns.place(tenant):
-                now += 1
-                most = max(most, now)
+                low = LOW_PRIORITY.get()
+                now[low] += 1
+                most[low] = max(most[low], now[low])
                 await asyncio.sleep(0)
-                now -= 1
+                now[low] -= 1
 
-        await asyncio.gather(*(request(tenant) for tenant in "abcdef" * 5))
+        await asyncio.gather(*(request(tenant) for tenant in "aabbccddeeffffffffff"))
         return most
 
-    assert asyncio.run(run()) == 2
+    assert asyncio.run(run()) == {False: 2, True: 1}
 
 
 @pytest.mark.parametrize("waiting", [1, 2])
@@ -683,11 +684,11 @@ def test_while_others_have_requests_heavy_tenants_get_a_quarter_of_the_time(monk
         clock[0] += 2.0
         leaves[1].set()
         seen.append(await step())
-        assert round(later[-1][0], 6) == 6
-        clock[0] += 6.0
+        assert round(later[-1][0], 6) == 5
+        clock[0] += 5.0
         later[-1][1]()
         seen.append(await step())
-        clock[0] += 2.0
+        clock[0] += 1.0
         leaves[2].set()
         seen.append(await step())
         leaves[0].set()  # few has no more requests
@@ -697,6 +698,28 @@ def test_while_others_have_requests_heavy_tenants_get_a_quarter_of_the_time(monk
         return seen
 
     assert asyncio.run(run()) == [2, 2, 3, 3, 4]
+
+
+def test_heavy_tenants_and_long_requests_get_low_priority():
+    clock = [0.0]
+    turns = Turns(4, each=4, now=lambda: clock[0])
+    used(turns, clock, heavy=10.0, few=0.1)
+
+    async def priority(tenant, size=0):
+        async with turns.place(tenant, size):
+            return tenant, LOW_PRIORITY.get()
+
+    async def run():
+        async with turns.place("few"):
+            waited = asyncio.create_task(priority("heavy"))
+            also = asyncio.create_task(priority("heavy"))
+            await asyncio.sleep(0)
+            found = [await waited, await also, await priority("few")]
+            turns._usual_of_size[12] = {"few": 1.0}
+            return [*found, await priority("few", 12)]
+
+    assert asyncio.run(run()) == [("heavy", True), ("heavy", True), ("few", False), ("few", True)]
+    assert LOW_PRIORITY.get() is False
 
 
 def test_a_slot_that_becomes_free_after_a_request_has_left_goes_to_the_next():
@@ -733,12 +756,12 @@ def test_among_waiting_tenants_the_one_that_used_least_goes_first_and_old_use_is
         await asyncio.gather(*(request(tenant) for tenant in ("first", "much", "little", "least")))
         return served
 
-    used(turns, clock, much=4.0, little=2.0, least=1.0)
+    for _ in range(10):
+        used(turns, clock, first=0.09, much=0.12, little=0.11, least=0.1)
     assert asyncio.run(run()) == ["first", "least", "little", "much"]
     clock[0] += 1000.0
     for _ in range(30):
-        used(turns, clock, much=0.0, little=0.0, least=0.0)
-    used(turns, clock, least=0.5)
+        used(turns, clock, first=0.1, much=0.1, little=0.1, least=0.11)
     assert asyncio.run(run())[-1] == "least"
 
 
@@ -1132,7 +1155,7 @@ def test_long_requests_never_hold_all_slots():
         before = list(now)
         leave.set()
         await asyncio.gather(*tasks)
-        return before, sorted(now) == sorted(asked), turns._long
+        return before, sorted(now) == sorted(asked), turns._low
 
     assert asyncio.run(run()) == ([("long", 12), ("short", 6), ("other", 6)], True, 0)
 
@@ -1185,6 +1208,34 @@ def test_a_heavy_tenant_goes_on_when_its_pause_ends_although_no_other_request_do
         return still
 
     assert asyncio.run(run())
+
+
+def test_only_further_requests_of_a_tenant_are_long_from_a_short_time_on():
+    turns = Turns(4, each=2)
+    turns._usual = {"short": 0.005, "other": 0.005, "slow": 0.05}
+    turns._asked = {name: (0.5, turns._now()) for name in turns._usual}
+
+    async def run():
+        async with turns.place("slow"):
+            alone = LOW_PRIORITY.get()
+            async with turns.place("slow"):
+                return alone, LOW_PRIORITY.get()
+
+    assert asyncio.run(run()) == (False, True)
+
+
+def test_a_request_that_searches_nothing_makes_no_search_long():
+    turns = Turns(4, each=2)
+
+    async def run():
+        for tenant in ("a", "b"):
+            for seconds in (*[0.0005] * 30, 0.15, 0.15):  # the handshakes of an agent, and its searches
+                async with turns.place(tenant, 8 if seconds > 0.1 else 6):
+                    SPENT.get().append(seconds)
+        async with turns.place("a", 8):
+            return LOW_PRIORITY.get()
+
+    assert asyncio.run(run()) is False
 
 
 def test_a_client_that_reads_nothing_and_asks_again_loses_its_connection():
@@ -1246,7 +1297,7 @@ def test_a_size_that_is_new_counts_with_the_usual_time_of_its_tenant():
 
     async def run(size):
         async with turns.place("few", size):
-            return turns._long, turns._recently("few", turns._now())
+            return turns._low, turns._recently("few", turns._now())
 
     assert asyncio.run(run(5))[1] < 0.02
     assert asyncio.run(run(12)) == (1, pytest.approx(3.0, rel=0.01))

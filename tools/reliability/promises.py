@@ -138,9 +138,10 @@ def siege(found: dict[str, Any]) -> list[str]:
         "The next table shows how many seconds the threads of each process ran, and how many seconds they waited for a "
         f"processor. The periods took {lengths} seconds.",
         table(["threads", *columns], used),
-        "The server has a process for its event loop, and a process that computes the answers. Per second, the threads "
-        f"of both together ran for {quiet[server]:.2f} s in quiet periods and for {attack[server]:.2f} s during the "
-        f"attack; the event loop ran for {quiet[loop]:.2f} s and {attack[loop]:.2f} s.",
+        "The server has a process for its event loop, and two processes that compute the answers, one of them with low "
+        f"priority. Per second, the threads of all three ran for {quiet[server]:.2f} s in quiet periods and for "
+        f"{attack[server]:.2f} s during the attack; the event loop ran for {quiet[loop]:.2f} s and "
+        f"{attack[loop]:.2f} s.",
     ]
 
 

@@ -13,6 +13,9 @@ from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.payloads import hits_of
 from phasegraph.retrieval.plain_hits import PlainHit
 
+_PLAIN = PlainHit.read
+"""Keys that describe nothing: an id and a score."""
+
 
 @dataclass(slots=True)
 class SelectedHit:
@@ -45,7 +48,7 @@ def select_hits(result: Result, access: HitAccess) -> list[SelectedHit]:
 
     `access` reads the texts and metadata of documents or nodes.
     """
-    text = access.text
+    text, metadata = access.text, access.metadata
     ids, rankings = result.ids, result.candidates.rankings
     weights = (-result.weights).tolist()
     columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]
@@ -59,11 +62,14 @@ def select_hits(result: Result, access: HitAccess) -> list[SelectedHit]:
                 hits[row] = SelectedHit(one.source, payload)
             elif payload is not hit.payload:
                 kept, own = text(hit.payload), text(payload)
-                if not kept:
-                    hit.source, hit.payload = one.source, payload
-                elif own and not (own.endswith(kept) or kept.endswith(own)):
-                    hit.others = (*hit.others, one.source)
-                elif own == kept and not _is_described(hit.payload, access) and _is_described(payload, access):
+                if own == kept:
+                    said = metadata(payload)
+                    better = said and not _PLAIN.issuperset(said) and _PLAIN.issuperset(metadata(hit.payload))
+                else:
+                    better = not kept
+                    if kept and own and not (own.endswith(kept) or kept.endswith(own)):
+                        hit.others = (*hit.others, one.source)
+                if better:
                     hit.source, hit.payload = one.source, payload
     found = [SelectedHit() if hit is None else hit for hit in hits]
     for one in columns:
@@ -72,11 +78,6 @@ def select_hits(result: Result, access: HitAccess) -> list[SelectedHit]:
             if identifier in evidence:
                 hit.evidence_readers += ((one.source, partial(evidence.__getitem__, identifier)),)
     return found
-
-
-def _is_described(hit: Any, access: HitAccess) -> bool:
-    """Return True if a document or node has metadata other than an id or a score."""
-    return not PlainHit.read.issuperset(access.metadata(hit))
 
 
 def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:

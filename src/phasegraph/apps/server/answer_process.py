@@ -1,7 +1,8 @@
-"""A process that only computes answers, beside the process that receives, checks and refuses requests.
+"""Processes that only compute answers, beside the process that receives, checks and refuses requests.
 
 In a single process, the event loop and the searches would wait for the same interpreter, and hostile clients would slow
-down every search.
+down every search. Another process of low priority computes the answers that take long, so that they slow down the other
+answers only a little.
 """
 
 from __future__ import annotations
@@ -13,19 +14,23 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Any, Protocol
 
 from phasegraph.apps.server.json_answers import Answers
+from phasegraph.apps.server.turns import LOW_PRIORITY
 from phasegraph.errors import InvalidInputError, StoreError, portable
 from phasegraph.sources.workers import SPENT, metered, outcome_of
 
 _GRACE = 2.0
 """Seconds that the process has to end by itself when the server stops; a model may have to remove its files."""
+
+_NICENESS = 10
+"""Niceness of the process of low priority (POSIX only)."""
 
 _log = logging.getLogger("phasegraph")
 
@@ -40,61 +45,116 @@ class Answering(Protocol):
 
 
 @contextmanager
-def answer_process(make: Callable[[], Answering], concurrent: int) -> Iterator[dict[str, Answers]]:
-    """Start a process that calls `make` and answers requests; yield its answers by caller, and stop it at the end.
+def answer_processes(
+    make: Callable[[], Answering], most: int, make_low: Callable[[], Answering] | None = None, most_low: int = 1
+) -> Iterator[dict[str, Answers]]:
+    """Start processes that answer requests; yield their answers by caller, and stop the processes at the end.
 
-    `make` must be picklable; an error that it raises is raised here, too. The process answers `concurrent` requests at
-    once. If the process ends, this process gets SIGINT, which stops a server, and StoreError is raised at the end.
+    One process calls `make` and answers `most` requests at once. If `make_low` is given, another process of low
+    priority calls it, and answers the requests in whose context :data:`LOW_PRIORITY` is true, `most_low` of them at
+    once. The functions must be picklable; an error that they raise is raised here, too. If a process ends, this process
+    gets SIGINT, which stops a server, and StoreError is raised at the end.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts its background jobs without SIGINT
-    process = _AnswerProcess(make, concurrent)
+    with ExitStack() as stack:
+        normal = low = stack.enter_context(_AnswerProcess(make, most, "the process that computes the answers"))
+        if make_low is not None:
+            said = "the process that computes the answers of low priority"
+            low = stack.enter_context(_AnswerProcess(make_low, most_low, said, _NICENESS))
+        stack.callback(low.stop)  # the processes stop at the same time, and are then joined one by one
+        stack.callback(normal.stop)
+        _wait_until_ready({normal, low})
+        yield {caller: _RemoteAnswers(normal, low, caller, vectors) for caller, vectors in normal.has_vectors.items()}
+
+
+def _wait_until_ready(processes: Collection[_AnswerProcess]) -> None:
+    """Wait until all processes can answer; raise the error of a process that cannot, and StoreError if one ends."""
+    loading: dict[Any, _AnswerProcess] = {one.control: one for one in processes}
     try:
-        yield {caller: _RemoteAnswers(process, caller, vectors) for caller, vectors in process.has_vectors.items()}
-    finally:
-        if process.stop():
-            raise StoreError(process.fate())
+        while loading:
+            ends: dict[Any, _AnswerProcess] = {one.sentinel: one for one in processes if one.control not in loading}
+            for ready in wait([*loading, *ends]):
+                if ready in ends:
+                    raise StoreError(ends[ready].fate())
+                loading.pop(ready).receive_readiness()
+    except BaseException:
+        for one in processes:
+            one.kill()
+        raise
+    for one in processes:
+        one.watch()
 
 
 class _RemoteAnswers:
-    """The answers to one caller, computed by the other process."""
+    """The answers to one caller, computed by another process."""
 
-    def __init__(self, process: _AnswerProcess, caller: str, has_vectors: bool) -> None:
-        self._process, self._caller, self.has_vectors = process, caller, has_vectors
+    def __init__(self, normal: _AnswerProcess, low: _AnswerProcess, caller: str, has_vectors: bool) -> None:
+        self._normal, self._low, self._caller, self.has_vectors = normal, low, caller, has_vectors
 
     def answer(self, method: str, body: bytes) -> str:
         """Answer a request; see :class:`Answers`."""
-        return self._process.answer(self._caller, method, body)
+        return (self._low if LOW_PRIORITY.get() else self._normal).answer(self._caller, method, body)
 
 
 class _AnswerProcess:
     """The process that computes the answers, with a connection for each of its concurrent requests."""
 
-    def __init__(self, make: Callable[[], Answering], concurrent: int) -> None:
+    def __init__(self, make: Callable[[], Answering], concurrent: int, name: str, niceness: int = 0) -> None:
         context = multiprocessing.get_context("spawn")
         ours, theirs = zip(*(context.Pipe() for _ in range(1 + concurrent)), strict=True)
-        self._control: Connection = ours[0]
-        self._process = context.Process(target=_work, args=(make, theirs), name="phasegraph-answers")
+        self._name, self.has_vectors = name, dict[str, bool]()
+        self.control: Connection = ours[0]
+        self._process = context.Process(target=_work, args=(make, theirs, niceness), name="phasegraph-answers")
         self._ended = self._stopping = False
+        self._free: SimpleQueue[Connection] = SimpleQueue()
+        for connection in ours[1:]:
+            self._free.put(connection)
         self._process.start()
+        self.sentinel = self._process.sentinel
         for connection in theirs:
             connection.close()  # so that the end of the process closes the connection
+
+    def __enter__(self) -> _AnswerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the process; raise StoreError if it had already ended."""
+        self.stop()
+        self._end()
+        if self._ended:
+            raise StoreError(self.fate())
+
+    def stop(self) -> None:
+        """Tell the process to end, and do not wait for its end."""
+        self._stopping = True
+        with suppress(OSError):
+            self.control.send("stop")
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+
+    def receive_readiness(self) -> None:
+        """Receive whether there are vectors, by caller, or the error of the process."""
         try:
-            self.has_vectors, error, place = self._control.recv()
+            self.has_vectors, error, place = self.control.recv()
         except EOFError:
             self._process.join()
             raise StoreError(self.fate()) from None
-        except BaseException:
-            self._process.kill()
-            raise
         if error is not None:
             self._end()
             error.place = place
             raise error
-        self._free: SimpleQueue[Connection] = SimpleQueue()
-        for connection in ours[1:]:
-            self._free.put(connection)
+
+    def watch(self) -> None:
+        """Start the thread that interrupts the server if the process ends."""
         threading.Thread(target=self._watch, name="phasegraph-watch", daemon=True).start()
+
+    def fate(self) -> str:
+        """Return a sentence that says how the process ended; wait for its end."""
+        self._process.join(_GRACE)
+        return f"{self._name} ended (exit code {self._process.exitcode})"
 
     def answer(self, caller: str, method: str, body: bytes) -> str:
         """Answer a request of a caller; its processor time is added to the list in :data:`SPENT`."""
@@ -103,7 +163,7 @@ class _AnswerProcess:
             connection.send((caller, method, body))
             answer, refused, failed, seconds = connection.recv()
         except (EOFError, OSError):
-            raise StoreError("the process that computes the answers ended") from None
+            raise StoreError(f"{self._name} ended") from None
         finally:
             self._free.put(connection)
         if (spent := SPENT.get()) is not None:
@@ -127,22 +187,12 @@ class _AnswerProcess:
         finally:
             self._process.kill()
 
-    def stop(self) -> bool:
-        """Stop the process; return True if it had already ended."""
-        self._stopping = True
-        with suppress(OSError):
-            self._control.send("stop")
-        self._end()
-        return self._ended
 
-    def fate(self) -> str:
-        """Return a sentence that says how the process ended."""
-        return f"the process that computes the answers ended (exit code {self._process.exitcode})"
-
-
-def _work(make: Callable[[], Answering], connections: tuple[Connection, ...]) -> None:
+def _work(make: Callable[[], Answering], connections: tuple[Connection, ...], niceness: int) -> None:
     """Answer requests until the server stops. The first connection is for control; each other one has a thread."""
     control, *requests = connections
+    if niceness:
+        _lower_priority(niceness)
     for number in (signal.SIGINT, signal.SIGTERM):  # a signal may reach both processes, and this process ends last
         signal.signal(number, lambda *_: None)
     stopped = threading.Event()
@@ -158,6 +208,15 @@ def _work(make: Callable[[], Answering], connections: tuple[Connection, ...]) ->
     for one in requests:
         threading.Thread(target=_answer_all, args=(made.views, one), daemon=True).start()
     stopped.wait()
+
+
+def _lower_priority(niceness: int) -> None:
+    """Add to the niceness of all threads of this process; BLAS has already started threads."""
+    if hasattr(os, "nice"):
+        new = os.nice(niceness)
+        with suppress(OSError):  # only on Linux do threads have a niceness of their own
+            for thread in os.listdir("/proc/self/task"):
+                os.setpriority(os.PRIO_PROCESS, int(thread), new)
 
 
 def _end_with_server(control: Connection, stopped: threading.Event) -> None:

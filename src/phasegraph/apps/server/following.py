@@ -105,8 +105,8 @@ class Served:
     def refresh(self) -> bool:
         """Load the changes that another process made to the folder; return True if there were changes.
 
-        All callers get the new version at the same time. If the new version cannot be read, this method warns once, and
-        all callers continue with the old version.
+        All callers of this object get the new version at the same time. If the new version cannot be read, this method
+        warns once, and all callers continue with the old version.
         """
         try:
             if not self._index.refresh():

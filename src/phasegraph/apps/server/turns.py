@@ -7,6 +7,7 @@ import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Hashable
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from time import monotonic
 
 from phasegraph.errors import PhasegraphError
@@ -17,14 +18,22 @@ PATIENCE = 10.0
 _LONGEST_RETRY = 60
 _HALF, _NOTHING = 10.0, 1e-3
 """Half-life, in seconds, of a tenant's recent processor time; processor seconds below which a tenant is inactive."""
-_ABOVE, _REST = 1.25, 3.0
-"""A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
-_LONG, _LEAST_LONG = 2.0, 0.1
-"""A request is long above `_LONG` times the median of the tenants' usual times, and above `_LEAST_LONG` seconds."""
+_ABOVE, _REST, _LONGEST_REST = 1.25, 3.0, 5.0
+"""A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request, at
+most `_LONGEST_REST` seconds, which is less than the patience of the next request."""
+_LONG, _LEAST_LONG, _LEAST_LONG_OF_SEVERAL = 2.0, 0.1, 0.02
+"""A request is long above `_LONG` times the median of the tenants' usual times, and above `_LEAST_LONG` seconds.
+
+For a tenant with other running or waiting requests, `_LEAST_LONG_OF_SEVERAL` applies."""
 _MOST_SHARES = 2.0
 """Maximum processor time of one tenant that counts in the average, in equal shares of one processor."""
 _REQUEST = 0.002
-"""Processor seconds that the event loop needs for a request, in addition to the time of the worker threads."""
+"""Processor seconds that the event loop needs for a request, in addition to the time of the worker threads.
+
+A request that takes less than twice as long searches nothing, so it does not count in the usual time of its tenant."""
+
+LOW_PRIORITY: ContextVar[bool] = ContextVar("LOW_PRIORITY", default=False)
+"""Whether the request of this context is answered with low priority."""
 
 
 class BusyError(PhasegraphError):
@@ -36,25 +45,32 @@ class BusyError(PhasegraphError):
     retry_after = 1
 
 
+def most_low(most: int) -> int:
+    """Return the number of requests of low priority that are answered at once, beside `most` other requests."""
+    return max(1, most // 4)
+
+
 class Turns:
-    """Slots for `most` concurrent requests, of which one tenant uses at most `each`.
+    """Slots for `most` concurrent requests, and for `most // 4` requests of low priority, at least one.
 
-    If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
-    free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
-    tenant whose recent requests asked for the least processor time. A refused request also counts, with the usual time
-    of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. The usual time depends
-    on the size of a request, because long questions take long. A tenant's usual time for a size may be unknown. Its
-    request then counts with the longest usual time of other tenants for this size. If that is unknown too, it counts
-    with the tenant's own usual time for all sizes, and at first with the longest such time of other tenants.
+    One tenant uses at most `each` slots. If no slot is free, a request waits up to `patience` seconds in its tenant's
+    queue of at most `queue` requests. A free slot goes to the waiting tenant with the fewest slots. If tenants have
+    equally many slots, it goes to the tenant whose recent requests asked for the least processor time. A refused
+    request also counts, with the usual time of its tenant. Otherwise, a tenant with many refused requests would seem to
+    ask for little. The usual time depends on the size of a request, because long questions take long. A tenant's usual
+    time for a size may be unknown. Its request then counts with the longest usual time of other tenants for this size.
+    If that is unknown too, it counts with the tenant's own usual time for all sizes, and at first with the longest such
+    time of other tenants.
 
-    A request is long if it usually takes much more processor time than the requests of at least half of the tenants.
-    Long requests together get at most a quarter of the slots. Without this limit, they would sometimes hold all slots.
-    All other requests would then have to wait for their end, although no tenant asks for more than its share.
+    Long requests and the requests of heavy tenants get slots of low priority. Otherwise, they would sometimes hold all
+    slots, and all other requests would have to wait for their end. A request is long if it usually takes much more
+    processor time than the requests of at least half of the tenants. If its tenant has other requests at the same time,
+    a shorter time is enough, because many such requests together hold slots for a long time.
 
     A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
-    its slot would not show this: while heavy requests run, every request takes long. Heavy tenants together get at most
-    a quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the time:
-    after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
+    its slot would not show this: while heavy requests run, every request takes long. While other tenants have requests,
+    heavy tenants also pause: after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds, at
+    most five.
     """
 
     def __init__(
@@ -66,10 +82,11 @@ class Turns:
         patience: float = PATIENCE,
         now: Callable[[], float] = monotonic,
     ) -> None:
-        self._most, self._each, self._queue, self._patience, self._now = most, each, queue, patience, now
+        self._most, self._most_low, self._each = most, most_low(most), each
+        self._queue, self._patience, self._now = queue, patience, now
         self._busy: Counter[Hashable] = Counter()
-        self._waiting: dict[tuple[Hashable, bool], deque[asyncio.Future[None]]] = {}  # by tenant, and whether long
-        self._long = 0  # number of slots that long requests hold
+        self._waiting: dict[tuple[Hashable, bool], deque[asyncio.Future[bool]]] = {}  # by tenant, and whether long
+        self._low = 0  # number of slots of low priority in use
         self._asked: dict[Hashable, tuple[float, float]] = {}  # processor seconds, and the time of the last update
         self._usual: dict[Hashable, float] = {}  # processor seconds of a request
         self._usual_of_size: dict[int, dict[Hashable, float]] = {}
@@ -87,24 +104,27 @@ class Turns:
         own = self._usual.get(tenant, max(self._usual.values(), default=0.0))
         expected = of_size.get(tenant, max(of_size.values(), default=own))
         self._ask(tenant, expected)
-        long = self._is_long(expected)
-        if (tenant, long) not in self._waiting and self._free(tenant, long, self._heavy()):
-            self._take(tenant, long)
+        long = self._is_long(tenant, expected)
+        heavy = self._heavy()
+        if (tenant, long) not in self._waiting and self._free(tenant, long, heavy):
+            low = self._take(tenant, long, heavy)
         else:
-            await self._wait(tenant, long)
+            low = await self._wait(tenant, long)
         begun, jobs = self._now(), list[float]()
-        before = SPENT.set(jobs)
+        before, priority = SPENT.set(jobs), LOW_PRIORITY.set(low)
         try:
             yield
         finally:
             SPENT.reset(before)
+            LOW_PRIORITY.reset(priority)
             took, spent = self._now() - begun, _REQUEST + sum(jobs)
             self._ask(tenant, spent - expected)
-            for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
-                usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
+            if spent >= 2 * _REQUEST:
+                for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
+                    usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
             if tenant in self._heavy():
-                self._rested = self._now() + _REST * took
-            self._give_back(tenant, long)
+                self._rested = self._now() + min(_REST * took, _LONGEST_REST)
+            self._give_back(tenant, low)
 
     def _ask(self, tenant: Hashable, seconds: float) -> None:
         now = self._now()
@@ -116,9 +136,23 @@ class Turns:
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
-    def _take(self, tenant: Hashable, long: bool) -> None:
+    def _free(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
+        if self._busy[tenant] >= self._each:
+            return False
+        if not long and tenant not in heavy:
+            return self._busy.total() - self._low < self._most
+        if self._low >= self._most_low:
+            return False
+        if tenant not in heavy or self._now() >= self._rested:
+            return True
+        return all(one in heavy for one in (*self._busy, *self._queued()))
+
+    def _take(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
+        """Occupy a slot; return True if it is a slot of low priority."""
+        low = long or tenant in heavy
         self._busy[tenant] += 1
-        self._long += long
+        self._low += low
+        return low
 
     def _active(self) -> set[Hashable]:
         """Return the tenants that have a request, or had a request in the last `_HALF` seconds."""
@@ -129,13 +163,14 @@ class Turns:
         """Return the tenants that have a waiting request."""
         return {one for one, _ in self._waiting}
 
-    def _is_long(self, expected: float) -> bool:
+    def _is_long(self, tenant: Hashable, expected: float) -> bool:
         """Return True if a request is long; `expected` is the processor time that such a request usually takes.
 
         The usual times of active tenants are compared by their lower median. With one tenant, no request is long.
         """
         usual = sorted(self._usual[one] for one in self._active() if one in self._usual)
-        return len(usual) > 1 and expected > max(_LEAST_LONG, _LONG * usual[(len(usual) - 1) // 2])
+        least = _LEAST_LONG_OF_SEVERAL if self._busy[tenant] or self._count(tenant) else _LEAST_LONG
+        return len(usual) > 1 and expected > max(least, _LONG * usual[(len(usual) - 1) // 2])
 
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
@@ -152,19 +187,20 @@ class Turns:
         heavy = {one for one, seconds in asked.items() if seconds > _ABOVE * average}
         return heavy if len(heavy) < len(asked) else set()  # they slow down nobody else
 
-    async def _wait(self, tenant: Hashable, long: bool) -> None:
+    async def _wait(self, tenant: Hashable, long: bool) -> bool:
+        """Wait for a slot; return True if it is a slot of low priority."""
         if self._count(tenant) >= self._queue:
             raise self._busy_error(tenant, f"the server is busy: {self._queue} of your requests are already waiting")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         line = self._waiting.setdefault((tenant, long), deque())
         line.append(turn)
         self._wake_after_pause()
         try:
             async with asyncio.timeout(self._patience):
-                await turn
+                return await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._give_back(tenant, long)  # the slot became free just as the wait ended
+                self._give_back(tenant, turn.result())  # the slot became free just as the wait ended
             else:
                 with suppress(ValueError):  # a free slot was for this request, which had just left
                     line.remove(turn)
@@ -186,8 +222,8 @@ class Turns:
         """Return the number of waiting requests of a tenant."""
         return sum(len(self._waiting.get((tenant, long), ())) for long in (False, True))
 
-    def _give_back(self, tenant: Hashable, long: bool) -> None:
-        self._long -= long
+    def _give_back(self, tenant: Hashable, low: bool) -> None:
+        self._low -= low
         self._busy[tenant] -= 1
         if not self._busy[tenant]:
             del self._busy[tenant]
@@ -204,8 +240,7 @@ class Turns:
             if line:
                 self._waiting[following] = line  # the tenant moves to the end of the line
             if not turn.done():
-                turn.set_result(None)
-                self._take(*following)
+                turn.set_result(self._take(*following, heavy))
         self._wake_after_pause()
 
     def _wake_after_pause(self) -> None:
@@ -216,13 +251,3 @@ class Turns:
         rest = self._rested - self._now()
         if rest > 0 and self._waiting:
             self._timer = asyncio.get_running_loop().call_later(rest, self._hand_out)
-
-    def _free(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
-        few = max(1, self._most // 4)
-        if self._busy.total() >= self._most or self._busy[tenant] >= self._each or (long and self._long >= few):
-            return False
-        if tenant not in heavy:
-            return True
-        if sum(self._busy[one] for one in heavy) >= few:
-            return False
-        return self._now() >= self._rested or all(one in heavy for one in (*self._busy, *self._queued()))

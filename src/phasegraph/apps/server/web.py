@@ -109,7 +109,7 @@ class Gate:
     hosts : collection of str or None
         Allowed names in the Host header, without the port; None allows any name. The check prevents DNS rebinding.
     most : int
-        Maximum number of concurrent requests.
+        Maximum number of concurrent requests, apart from those of low priority (:class:`Turns`).
     each : int, optional
         Maximum number of concurrent requests per token. Default: a quarter of `most` if there are several tokens,
         otherwise `most`.
