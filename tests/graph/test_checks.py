@@ -59,7 +59,7 @@ REFUSED: list[tuple[Callable[[], object], type[InvalidInputError], str]] = [
     (lambda: build_graph(None), InvalidTypeError, "passages"),
     (lambda: build_graph("Ada met Bo."), InvalidTypeError, "passages"),
     (lambda: build_graph(PASSAGES, triples={"1": None}), InvalidTypeError, "triples of passage '1'"),
-    (lambda: build_graph(PASSAGES, triples=[1]), InvalidTypeError, "list of Extraction; got list of int"),
+    (lambda: build_graph(PASSAGES, triples=[1]), InvalidTypeError, "triples"),
     (lambda: build_graph(PASSAGES, triples=3), InvalidTypeError, "triples"),
     (lambda: build_graph(PASSAGES, known_names=[1]), InvalidTypeError, "known_names"),
     (lambda: build_graph(PASSAGES, known_names="Ada"), InvalidTypeError, "known_names"),
