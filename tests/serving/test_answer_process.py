@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import multiprocessing
@@ -130,22 +131,57 @@ def test_all_threads_of_the_low_process_have_low_priority(folder):
     assert sorted(found, key=min) == [{own}, {min(19, own + 10)}]
 
 
-@pytest.mark.parametrize("ends", [partial(os._exit, 7), None])
-def test_if_a_process_ends_while_the_other_loads_the_server_does_not_start(folder, ends):
-    served, begun = partial(Served, folder, embed, filters=FILTERS), time.monotonic()
-    normal, low = (served, partial(time.sleep, 600)) if ends is None else (partial(time.sleep, 600), ends)
-
-    def kill_the_first() -> None:
-        until(lambda: len(running_children(os.getpid())) > 1)
-        time.sleep(3.0)
-        os.kill(min(pid for pid, said in running_children(os.getpid()) if "multiprocessing-fork" in said), 9)
-
-    if ends is None:
-        threading.Thread(target=kill_the_first).start()
-    with pytest.raises(StoreError, match=r"exit code (7|-9)\)"), answer_processes(normal, 1, low):
+def test_if_the_low_process_ends_while_the_other_loads_the_server_does_not_start():
+    begun = time.monotonic()
+    low = partial(os._exit, 7)
+    with pytest.raises(StoreError, match=r"low priority ended \(exit code 7\)"), answer_processes(sleeping, 1, low):
         pass
     assert time.monotonic() - begun < PATIENCE
     until(lambda: not multiprocessing.active_children())
+
+
+def sleeping() -> Served:
+    """Take longer than a test to load."""
+    time.sleep(600)
+    raise AssertionError
+
+
+def test_if_the_process_ends_while_that_of_low_priority_loads_the_server_does_not_start(folder, tmp_path):
+    with (
+        pytest.raises(StoreError, match=r"answers ended \(exit code 9\)"),
+        answer_processes(partial(soon_ending, folder, tmp_path), 1, partial(after_the_other, tmp_path)),
+    ):
+        pass
+    until(lambda: not multiprocessing.active_children())
+
+
+def soon_ending(folder: Path, where: Path) -> Served:
+    """Return answers of a process that ends when the other process says that it has waited long enough."""
+    (where / "loaded").touch()
+    threading.Thread(target=lambda: (until((where / "waited").exists), os._exit(9)), daemon=True).start()
+    return Served(folder, embed, filters=FILTERS)
+
+
+def after_the_other(where: Path) -> Served:
+    """Wait until the other process has long loaded, let it end, and take longer than a test to load."""
+    until((where / "loaded").exists)
+    time.sleep(1.0)
+    (where / "waited").touch()
+    return sleeping()
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_each_process_has_time_to_clean_up(folder, tmp_path, low):
+    made = [partial(cleaning, folder, tmp_path / name) for name in ("normal", "low")]
+    with answer_processes(made[0], 1, made[1] if low else None):
+        pass
+    assert {one.name for one in tmp_path.iterdir()} == ({"normal", "low"} if low else {"normal"})
+
+
+def cleaning(folder: Path, file: Path) -> Served:
+    """Return answers of a process that needs some time to clean up at its end."""
+    atexit.register(lambda: (time.sleep(0.3), file.touch()))
+    return Served(folder, embed, filters=FILTERS)
 
 
 def test_if_the_low_process_cannot_start_the_other_process_ends(folder):
@@ -156,7 +192,9 @@ def test_if_the_low_process_cannot_start_the_other_process_ends(folder):
 
 
 @pytest.mark.parametrize(("tenants", "processes"), [(["red"], 1), (["red", "blue"], 2)])
-def test_only_a_server_of_several_tenants_has_a_process_of_low_priority(folder, tmp_path, tenants, processes):
+def test_only_a_server_of_several_tenants_has_a_process_of_low_priority_and_it_ends_with_it(
+    folder, tmp_path, tenants, processes
+):
     file = tmp_path / "tenants.json"
     told = {name: {"token": f"token-of-{name}-0123456789", "filter": {"team": name}} for name in tenants}
     file.write_text(json.dumps(told), encoding="utf-8")
@@ -166,9 +204,16 @@ def test_only_a_server_of_several_tenants_has_a_process_of_low_priority(folder, 
     )  # fmt: skip
     try:
         told_address(server)
-        assert len([one for one in running_children(server.pid) if "multiprocessing-fork" in one[1]]) == processes
+        found = [pid for pid, said in running_children(server.pid) if "multiprocessing-fork" in said]
+        assert len(found) == processes
+        os.kill(max(found, key=lambda pid: os.getpriority(os.PRIO_PROCESS, pid)), signal.SIGKILL)
+        log = server.communicate(timeout=PATIENCE)[1]
+        assert server.returncode == 1
+        assert ("low priority ended" in log) == (processes == 2)
+        until(lambda: not running_in(server.pid))
     finally:
-        os.killpg(server.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
         server.communicate(timeout=PATIENCE)
 
 

@@ -18,7 +18,7 @@ from phasegraph.apps.server.agents import mcp_server
 from phasegraph.apps.server.answer_process import answer_processes
 from phasegraph.apps.server.connections import Door, allow_descriptors, listening, run_server
 from phasegraph.apps.server.following import FollowingView, Served
-from phasegraph.apps.server.turns import most_low
+from phasegraph.apps.server.turns import most_of_each_kind
 from phasegraph.apps.server.web import LOOPBACK, check_token, read_tenants, web_app
 from phasegraph.errors import PhasegraphWarning
 from phasegraph.fusion.pipeline import FusionPipeline
@@ -58,10 +58,10 @@ def run(
         return
     _configure_log(log_level)
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
-    most = max_requests + most_low(max_requests)
-    allow_descriptors(max_connections, 2 * most)  # each concurrent request has a pipe to another process
+    kinds = most_of_each_kind(max_requests)
+    allow_descriptors(max_connections, 2 * sum(kinds.values()))  # each concurrent request has a pipe to another process
     low = partial(made, announces=False) if len(names) > 1 else None  # requests of one client have equal priority
-    with answer_processes(made, max_requests, low, most_low(max_requests)) as views:
+    with answer_processes(made, max_requests, low, kinds["long"] + kinds["heavy"]) as views:
         app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant)
         run_http(app, host, port, Door(max_connections, max_connections_per_address))
 
@@ -79,7 +79,7 @@ def _served(
     """Open the folder, print the number of passages of each client, and follow the changes of the folder.
 
     `names` and `filters` are the names and filters of the clients by token. If `announces` is false, another process
-    prints the numbers and logs the warnings of the opening. The other parameters are options of the command.
+    prints the numbers and logs the warnings about the folder. The other parameters are options of the command.
     """
     _configure_log(log_level if announces else "error")
     saved = folder / PIPELINE
@@ -97,7 +97,7 @@ def _served(
             _say_how_many(names[token], view, served)
         if unused := served.unused_vectors():
             typer.echo(f"warning: {unused}", err=True)
-    served.follow()
+    served.follow(warns=announces)
     return served
 
 

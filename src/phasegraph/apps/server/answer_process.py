@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -127,9 +128,10 @@ class _AnswerProcess:
 
     def stop(self) -> None:
         """Tell the process to end, and do not wait for its end."""
-        self._stopping = True
-        with suppress(OSError):
-            self.control.send("stop")
+        if not self._stopping:  # the process understands a second message as the end of this process
+            self._stopping = True
+            with suppress(OSError):
+                self.control.send("stop")
 
     def kill(self) -> None:
         """End the process at once."""
@@ -191,13 +193,13 @@ class _AnswerProcess:
 def _work(make: Callable[[], Answering], connections: tuple[Connection, ...], niceness: int) -> None:
     """Answer requests until the server stops. The first connection is for control; each other one has a thread."""
     control, *requests = connections
-    if niceness:
-        _lower_priority(niceness)
     for number in (signal.SIGINT, signal.SIGTERM):  # a signal may reach both processes, and this process ends last
         signal.signal(number, lambda *_: None)
     stopped = threading.Event()
     threading.Thread(target=_end_with_server, args=(control, stopped), daemon=True).start()
     made, error = outcome_of(make)
+    if niceness:
+        _lower_priority(niceness)
     if error is not None:
         _log.debug("", exc_info=error)
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -214,9 +216,9 @@ def _lower_priority(niceness: int) -> None:
     """Add to the niceness of all threads of this process; BLAS has already started threads."""
     if hasattr(os, "nice"):
         new = os.nice(niceness)
-        with suppress(OSError):  # only on Linux do threads have a niceness of their own
-            for thread in os.listdir("/proc/self/task"):
-                os.setpriority(os.PRIO_PROCESS, int(thread), new)
+        for thread in Path("/proc/self/task").glob("*"):  # only on Linux do threads have a niceness of their own
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), new)
 
 
 def _end_with_server(control: Connection, stopped: threading.Event) -> None:

@@ -102,18 +102,18 @@ class Served:
             for caller, only in self._filters.items()
         }
 
-    def refresh(self) -> bool:
+    def refresh(self, warns: bool = True) -> bool:
         """Load the changes that another process made to the folder; return True if there were changes.
 
         All callers of this object get the new version at the same time. If the new version cannot be read, this method
-        warns once, and all callers continue with the old version.
+        warns once (unless `warns` is false), and all callers continue with the old version.
         """
         try:
             if not self._index.refresh():
                 return False
             made = self._made()
         except (PhasegraphError, OSError) as error:
-            if self._said != str(error):
+            if warns and self._said != str(error):
                 self._said = str(error)
                 warn(
                     f"{self._name}: the folder changed but cannot be read; the old version stays: {error}",
@@ -125,13 +125,16 @@ class Served:
         self._said = ""
         return True
 
-    def follow(self, seconds: float = LOOKING) -> Callable[[], None]:
-        """Check for changes every `seconds` seconds in a background thread; return the function that stops it."""
+    def follow(self, seconds: float = LOOKING, warns: bool = True) -> Callable[[], None]:
+        """Check for changes every `seconds` seconds in a background thread; return the function that stops it.
+
+        `warns` is as in :meth:`refresh`.
+        """
         done = threading.Event()
 
         def looking() -> None:
             while not done.wait(seconds):
-                self.refresh()
+                self.refresh(warns)
 
         threading.Thread(target=looking, name="phasegraph-follow", daemon=True).start()
         return done.set

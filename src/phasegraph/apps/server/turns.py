@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Hashable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic
+from typing import Literal, TypeAlias
 
 from phasegraph.errors import PhasegraphError
 from phasegraph.sources.workers import SPENT
@@ -28,9 +29,7 @@ For a tenant with other running or waiting requests, `_LEAST_LONG_OF_SEVERAL` ap
 _MOST_SHARES = 2.0
 """Maximum processor time of one tenant that counts in the average, in equal shares of one processor."""
 _REQUEST = 0.002
-"""Processor seconds that the event loop needs for a request, in addition to the time of the worker threads.
-
-A request that takes less than twice as long searches nothing, so it does not count in the usual time of its tenant."""
+"""Processor seconds that the event loop needs for a request, in addition to the time of the worker threads."""
 
 LOW_PRIORITY: ContextVar[bool] = ContextVar("LOW_PRIORITY", default=False)
 """Whether the request of this context is answered with low priority."""
@@ -45,27 +44,31 @@ class BusyError(PhasegraphError):
     retry_after = 1
 
 
-def most_low(most: int) -> int:
-    """Return the number of requests of low priority that are answered at once, beside `most` other requests."""
-    return max(1, most // 4)
+Kind: TypeAlias = Literal["normal", "long", "heavy"]
+
+
+def most_of_each_kind(most: int) -> dict[Kind, int]:
+    """Return the number of requests of each kind that are answered at once; `most` is the number of normal requests."""
+    few = max(1, most // 4)
+    return {"normal": most, "long": few, "heavy": few}
 
 
 class Turns:
-    """Slots for `most` concurrent requests, and for `most // 4` requests of low priority, at least one.
+    """Slots for concurrent requests: normal requests, long requests and requests of heavy tenants.
 
-    One tenant uses at most `each` slots. If no slot is free, a request waits up to `patience` seconds in its tenant's
-    queue of at most `queue` requests. A free slot goes to the waiting tenant with the fewest slots. If tenants have
-    equally many slots, it goes to the tenant whose recent requests asked for the least processor time. A refused
-    request also counts, with the usual time of its tenant. Otherwise, a tenant with many refused requests would seem to
-    ask for little. The usual time depends on the size of a request, because long questions take long. A tenant's usual
-    time for a size may be unknown. Its request then counts with the longest usual time of other tenants for this size.
-    If that is unknown too, it counts with the tenant's own usual time for all sizes, and at first with the longest such
-    time of other tenants.
+    There are `most` slots for normal requests, and a quarter as many for each other kind, at least one. One tenant uses
+    at most `each` slots. If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most
+    `queue` requests. A free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots,
+    it goes to the tenant whose recent requests asked for the least processor time. A refused request also counts, with
+    the usual time of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. The usual
+    time depends on the size of a request, because long questions take long. A tenant's usual time for a size may be
+    unknown. Its request then counts with the longest usual time of other tenants for this size. If that is unknown too,
+    it counts with the tenant's own usual time for all sizes, and at first with the longest such time of other tenants.
 
-    Long requests and the requests of heavy tenants get slots of low priority. Otherwise, they would sometimes hold all
-    slots, and all other requests would have to wait for their end. A request is long if it usually takes much more
-    processor time than the requests of at least half of the tenants. If its tenant has other requests at the same time,
-    a shorter time is enough, because many such requests together hold slots for a long time.
+    Long requests and the requests of heavy tenants have low priority and slots of their own. Otherwise, they would
+    sometimes hold all slots, and all other requests would have to wait for their end. A request is long if it usually
+    takes much more processor time than the requests of at least half of the tenants. If its tenant has other requests
+    at the same time, a shorter time is enough, because many such requests together hold slots for a long time.
 
     A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
     its slot would not show this: while heavy requests run, every request takes long. While other tenants have requests,
@@ -82,11 +85,11 @@ class Turns:
         patience: float = PATIENCE,
         now: Callable[[], float] = monotonic,
     ) -> None:
-        self._most, self._most_low, self._each = most, most_low(most), each
+        self._most, self._each = most_of_each_kind(most), each
         self._queue, self._patience, self._now = queue, patience, now
         self._busy: Counter[Hashable] = Counter()
-        self._waiting: dict[tuple[Hashable, bool], deque[asyncio.Future[bool]]] = {}  # by tenant, and whether long
-        self._low = 0  # number of slots of low priority in use
+        self._waiting: dict[tuple[Hashable, bool], deque[asyncio.Future[Kind]]] = {}  # by tenant, and whether long
+        self._in_use: Counter[Kind] = Counter()  # slots
         self._asked: dict[Hashable, tuple[float, float]] = {}  # processor seconds, and the time of the last update
         self._usual: dict[Hashable, float] = {}  # processor seconds of a request
         self._usual_of_size: dict[int, dict[Hashable, float]] = {}
@@ -107,11 +110,11 @@ class Turns:
         long = self._is_long(tenant, expected)
         heavy = self._heavy()
         if (tenant, long) not in self._waiting and self._free(tenant, long, heavy):
-            low = self._take(tenant, long, heavy)
+            kind = self._take(tenant, long, heavy)
         else:
-            low = await self._wait(tenant, long)
+            kind = await self._wait(tenant, long)
         begun, jobs = self._now(), list[float]()
-        before, priority = SPENT.set(jobs), LOW_PRIORITY.set(low)
+        before, priority = SPENT.set(jobs), LOW_PRIORITY.set(kind != "normal")
         try:
             yield
         finally:
@@ -119,12 +122,11 @@ class Turns:
             LOW_PRIORITY.reset(priority)
             took, spent = self._now() - begun, _REQUEST + sum(jobs)
             self._ask(tenant, spent - expected)
-            if spent >= 2 * _REQUEST:
-                for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
-                    usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
+            for usual, now in ((self._usual, spent), (of_size, spent), (self._usually_takes, took)):
+                usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
             if tenant in self._heavy():
                 self._rested = self._now() + min(_REST * took, _LONGEST_REST)
-            self._give_back(tenant, low)
+            self._give_back(tenant, kind)
 
     def _ask(self, tenant: Hashable, seconds: float) -> None:
         now = self._now()
@@ -136,23 +138,24 @@ class Turns:
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
+    @staticmethod
+    def _kind(tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> Kind:
+        return "heavy" if tenant in heavy else "long" if long else "normal"
+
     def _free(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
-        if self._busy[tenant] >= self._each:
+        kind = self._kind(tenant, long, heavy)
+        if self._busy[tenant] >= self._each or self._in_use[kind] >= self._most[kind]:
             return False
-        if not long and tenant not in heavy:
-            return self._busy.total() - self._low < self._most
-        if self._low >= self._most_low:
-            return False
-        if tenant not in heavy or self._now() >= self._rested:
+        if kind != "heavy" or self._now() >= self._rested:
             return True
         return all(one in heavy for one in (*self._busy, *self._queued()))
 
-    def _take(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> bool:
-        """Occupy a slot; return True if it is a slot of low priority."""
-        low = long or tenant in heavy
+    def _take(self, tenant: Hashable, long: bool, heavy: Collection[Hashable]) -> Kind:
+        """Occupy a slot; return its kind."""
+        kind = self._kind(tenant, long, heavy)
         self._busy[tenant] += 1
-        self._low += low
-        return low
+        self._in_use[kind] += 1
+        return kind
 
     def _active(self) -> set[Hashable]:
         """Return the tenants that have a request, or had a request in the last `_HALF` seconds."""
@@ -166,11 +169,13 @@ class Turns:
     def _is_long(self, tenant: Hashable, expected: float) -> bool:
         """Return True if a request is long; `expected` is the processor time that such a request usually takes.
 
-        The usual times of active tenants are compared by their lower median. With one tenant, no request is long.
+        It is compared with the lower median of the active tenants, each with the usual time of its slowest size. Other
+        sizes may be the handshakes of agents, which search nothing. With one tenant, no request is long.
         """
-        usual = sorted(self._usual[one] for one in self._active() if one in self._usual)
+        active, sizes = self._active(), self._usual_of_size.values()
+        slowest = sorted(max(of.get(one, 0.0) for of in sizes) for one in active if one in self._usual)
         least = _LEAST_LONG_OF_SEVERAL if self._busy[tenant] or self._count(tenant) else _LEAST_LONG
-        return len(usual) > 1 and expected > max(least, _LONG * usual[(len(usual) - 1) // 2])
+        return len(slowest) > 1 and expected > max(least, _LONG * slowest[(len(slowest) - 1) // 2])
 
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
@@ -187,11 +192,11 @@ class Turns:
         heavy = {one for one, seconds in asked.items() if seconds > _ABOVE * average}
         return heavy if len(heavy) < len(asked) else set()  # they slow down nobody else
 
-    async def _wait(self, tenant: Hashable, long: bool) -> bool:
-        """Wait for a slot; return True if it is a slot of low priority."""
+    async def _wait(self, tenant: Hashable, long: bool) -> Kind:
+        """Wait for a slot; return its kind."""
         if self._count(tenant) >= self._queue:
             raise self._busy_error(tenant, f"the server is busy: {self._queue} of your requests are already waiting")
-        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[Kind] = asyncio.get_running_loop().create_future()
         line = self._waiting.setdefault((tenant, long), deque())
         line.append(turn)
         self._wake_after_pause()
@@ -222,8 +227,8 @@ class Turns:
         """Return the number of waiting requests of a tenant."""
         return sum(len(self._waiting.get((tenant, long), ())) for long in (False, True))
 
-    def _give_back(self, tenant: Hashable, low: bool) -> None:
-        self._low -= low
+    def _give_back(self, tenant: Hashable, kind: Kind) -> None:
+        self._in_use[kind] -= 1
         self._busy[tenant] -= 1
         if not self._busy[tenant]:
             del self._busy[tenant]
