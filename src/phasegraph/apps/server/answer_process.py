@@ -216,7 +216,7 @@ def _lower_priority(niceness: int) -> None:
     """Add to the niceness of all threads of this process; BLAS has already started threads."""
     if hasattr(os, "nice"):
         new = os.nice(niceness)
-        for thread in Path("/proc/self/task").glob("*"):  # only on Linux do threads have a niceness of their own
+        for thread in Path("/proc/self/task").glob("*"):  # on Linux, each thread has its own niceness
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), new)
 

@@ -65,7 +65,7 @@ class Turns:
     unknown. Its request then counts with the longest usual time of other tenants for this size. If that is unknown too,
     it counts with the tenant's own usual time for all sizes, and at first with the longest such time of other tenants.
 
-    Long requests and the requests of heavy tenants have low priority and slots of their own. Otherwise, they would
+    Long requests and the requests of heavy tenants have low priority and separate slots. Otherwise, they would
     sometimes hold all slots, and all other requests would have to wait for their end. A request is long if it usually
     takes much more processor time than the requests of at least half of the tenants. If its tenant has other requests
     at the same time, a shorter time is enough, because many such requests together hold slots for a long time.

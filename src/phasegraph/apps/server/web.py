@@ -109,7 +109,7 @@ class Gate:
     hosts : collection of str or None
         Allowed names in the Host header, without the port; None allows any name. The check prevents DNS rebinding.
     most : int
-        Maximum number of concurrent requests, apart from those of low priority (:class:`Turns`).
+        Maximum number of concurrent requests of normal priority; :class:`Turns` describes the others.
     each : int, optional
         Maximum number of concurrent requests per token. Default: a quarter of `most` if there are several tokens,
         otherwise `most`.
