@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -28,6 +29,18 @@ def tied_ranks(values: FloatArray, /) -> FloatArray:
     ends = np.r_[starts[1:], len(ordered)]
     out[order] = np.repeat((starts + 1 + ends) / 2.0, ends - starts)
     return out
+
+
+def distinct(values: IntArray) -> IntArray:
+    """Return the distinct values of an array, ascending: :func:`numpy.unique`, but faster for a few thousand values.
+
+    >>> distinct(np.array([4, 1, 4])).tolist()
+    [1, 4]
+    """
+    ordered = np.sort(values)
+    new = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new]
 
 
 def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> IntArray:
@@ -71,13 +84,15 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
         ordered.partition(len(rows) - wanted)
         inside = (kept >= ordered[len(rows) - wanted]).nonzero()[0]
         rows, kept = rows[inside], kept[inside]
-    if len(rows) > _FEW:
-        order = (-kept).argsort(kind="stable")
-        rows, kept = rows[order], kept[order]
-        if all_true(kept[1:] != kept[:-1]):
-            return rows[:wanted]
-    pairs = sorted([(-value, ids[row], row) for value, row in zip(kept.tolist(), rows.tolist(), strict=True)])
-    return np.array([row for _, _, row in pairs[:wanted]], dtype=np.intp)
+    order = (-kept).argsort(kind="stable")
+    rows, kept = rows[order], kept[order]
+    differ = kept[1:] != kept[:-1]
+    if not all_true(differ[:wanted]):
+        ends = np.append(differ.nonzero()[0] + 1, len(rows))[:wanted].tolist()
+        for first, end in pairwise([0, *ends]):
+            if end - first > 1 and first < wanted:
+                rows[first:end] = sorted(rows[first:end].tolist(), key=lambda row: (ids[row], row))
+    return rows[:wanted]
 
 
 def reached_by(values: FloatArray, wanted: int) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._support.ordering import distinct
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import BoolArray, FloatArray
 from phasegraph.graph.model.entity_graph import EntityGraph
@@ -70,7 +71,7 @@ class ListedPassages:
         self._by_clause = {clause: lexical.look_up_listed(clause, DEPTH) for clause in clauses}
         found = [self._near.listed, self.terms.found, *(one.found for one in self._by_clause.values())]
         self._words: dict[str, WordIn] = {}
-        self._foremost = self._near.of(np.unique(np.concatenate(found)), self._words)
+        self._foremost = self._near.of(distinct(np.concatenate(found)), self._words)
 
     @lazy_property
     def _sampled(self) -> ListedFeatures:
@@ -106,7 +107,7 @@ class ListedPassages:
         The passages to score are the listed passages, the passages with much of the walk's mass, and the sample.
         """
         much = walked.nodes[walked.values > MUCH]
-        met = np.union1d(weights.rows, much[much < len(self.graph.passages)])
+        met = distinct(np.concatenate([weights.rows, much[much < len(self.graph.passages)]]))
         own = self._foremost.and_of(self._near.of(met[~within(met, self._foremost.rows)]))
         own = own.at(np.argsort(own.rows))
         looked = own.and_of(self._sampled.at(~within(self._sampled.rows, own.rows)))

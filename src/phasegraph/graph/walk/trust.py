@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._support.ordering import distinct
 from phasegraph._support.typing import IntArray
 from phasegraph.graph.walk.linking import Seeding
 from phasegraph.pagerank import PageRankResult
@@ -62,12 +63,12 @@ def linked_share(
     """
     walk, size = graph.operator, len(graph.passages)
     best = np.sort(best[:FIRST])
-    masses = walked.mass_of(best)
+    masses = walked.mass_of(best, walk.pool)
     if not masses.sum() > 0:
         return 0.0
     leaving, back = out_edges(walk, best)
     ends = walk.indices.take(back).astype(np.int64)
-    entities = np.union1d(ends, seeding.nodes)
+    entities = distinct(np.concatenate([ends, seeding.nodes]))
     entities = entities[(entities >= size) & (walk.out_degrees.take(entities) <= _HUB)]
     owners, edges = out_edges(walk, entities)
     home = np.flatnonzero(walk.weights.take(edges) >= graph.weights.lead)
@@ -87,6 +88,6 @@ def linked_share(
     pairs = (leaving * walk.size + ends).tolist(), (place * walk.size + sources).tolist()
     own = dict(zip(pairs[0], sent.tolist(), strict=True))
     returned = np.array([own.get(pair, 0.0) for pair in pairs[1]])
-    came = follow_probability * sure * shares * np.maximum(walked.mass_of(sources) - returned, 0.0)
+    came = follow_probability * sure * shares * np.maximum(walked.mass_of(sources, walk.pool) - returned, 0.0)
     linked = np.minimum(np.bincount(place, weights=came, minlength=len(best)), masses)
     return float(linked.sum() / masses.sum())
