@@ -194,8 +194,7 @@ class TextRows(Mapping[str, int]):
 
     def texts_at(self, rows: IntArray) -> list[str]:
         """Return the texts in the given rows, and cache the rows, because searches look up the ids that they read."""
-        places = rows.tolist()
-        found = [self.texts[row] for row in places]
+        places, found = rows.tolist(), list(map(_decoded, self.texts.raws(rows)))
         if len(self._known) + len(found) > _MOST_CACHED:
             self._known.clear()
         self._known.update(islice(zip(found, places, strict=True), _MOST_CACHED))

@@ -341,6 +341,8 @@ class PageRankResult:
         >>> walk.mass_of(np.array([1, 2, 3]), WorkspacePool(5)).tolist()
         [0.8, 0.0, 0.2]
         """
+        if "mass" in vars(self):
+            return self.mass[nodes]
         space = pool.borrow()
         space.first[self.nodes] = np.arange(len(self.nodes), dtype=np.int32)
         place = space.first.take(nodes)  # the places of other nodes are from earlier walks, so nodes are compared
