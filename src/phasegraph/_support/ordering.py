@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from phasegraph._support.numbers import all_true
+from phasegraph._support.packed import texts_at
 from phasegraph._support.typing import Float32Array, FloatArray, IntArray
 
 _STRIDES = 64
@@ -91,7 +92,8 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
         ends = np.append(differ.nonzero()[0] + 1, len(rows))[:wanted].tolist()
         for first, end in pairwise([0, *ends]):
             if end - first > 1 and first < wanted:
-                rows[first:end] = sorted(rows[first:end].tolist(), key=lambda row: (ids[row], row))
+                tied = rows[first:end]
+                rows[first:end] = [row for _, row in sorted(zip(texts_at(ids, tied), tied.tolist(), strict=True))]
     return rows[:wanted]
 
 

@@ -117,7 +117,7 @@ class ListedPassages:
         known = np.ones(len(rows), dtype=np.bool_)
         if self._near.unit is None:
             known = (looked.words > 0) | within(rows, self._near.listed)
-        return self._features(looked, known, standing), self._spaces.masses(walked, rows)
+        return self._features(looked, known, standing), walked.mass_of(rows, self.graph.operator.pool)
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
         """Compute the BM25 scores of the passages in `features` for a clause of the query, an array of shape (n,)."""
