@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from phasegraph._support.numbers import all_true
+from phasegraph._support.packed import texts_at
 from phasegraph._support.typing import Float32Array, FloatArray, IntArray
 
 _STRIDES = 64
@@ -28,6 +30,30 @@ def tied_ranks(values: FloatArray, /) -> FloatArray:
     ends = np.r_[starts[1:], len(ordered)]
     out[order] = np.repeat((starts + 1 + ends) / 2.0, ends - starts)
     return out
+
+
+def distinct(values: IntArray) -> IntArray:
+    """Return the distinct values of an array, as :func:`numpy.unique` does, but faster for a few thousand values.
+
+    Parameters
+    ----------
+    values : (n,) array of int
+        The values.
+
+    Returns
+    -------
+    array of int
+        The distinct values, ascending.
+
+    Examples
+    --------
+    >>> distinct(np.array([4, 1, 4])).tolist()
+    [1, 4]
+    """
+    ordered = np.sort(values)
+    new = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new]
 
 
 def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> IntArray:
@@ -71,13 +97,16 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
         ordered.partition(len(rows) - wanted)
         inside = (kept >= ordered[len(rows) - wanted]).nonzero()[0]
         rows, kept = rows[inside], kept[inside]
-    if len(rows) > _FEW:
-        order = (-kept).argsort(kind="stable")
-        rows, kept = rows[order], kept[order]
-        if all_true(kept[1:] != kept[:-1]):
-            return rows[:wanted]
-    pairs = sorted([(-value, ids[row], row) for value, row in zip(kept.tolist(), rows.tolist(), strict=True)])
-    return np.array([row for _, _, row in pairs[:wanted]], dtype=np.intp)
+    order = (-kept).argsort(kind="stable")
+    rows, kept = rows[order], kept[order]
+    differ = kept[1:] != kept[:-1]
+    if not all_true(differ[:wanted]):
+        ends = np.append(differ.nonzero()[0] + 1, len(rows))[:wanted].tolist()
+        for first, end in pairwise([0, *ends]):
+            if end - first > 1 and first < wanted:
+                tied = rows[first:end]
+                rows[first:end] = [row for _, row in sorted(zip(texts_at(ids, tied), tied.tolist(), strict=True))]
+    return rows[:wanted]
 
 
 def reached_by(values: FloatArray, wanted: int) -> float | None:

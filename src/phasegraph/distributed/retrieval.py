@@ -40,6 +40,8 @@ QUERIES_PER_SHARD = 1000
 LIMIT = 50
 _ROUGH = 1e-4
 """An upper bound for the rounding error of cosines, whose last digits depend on the number of vectors in a product."""
+_PRODUCT = 2**25
+"""Greatest number of cosines that are computed at once, for up to 256 questions (128 MB)."""
 QUESTION = ("text", "question", "query")
 """The columns that may contain a question; the first existing column is used."""
 COLUMNS = ("id",), ("id", *QUESTION)
@@ -118,8 +120,9 @@ class Answering:
         lengths = np.sqrt(np.einsum("ij,ij->i", given, given, dtype=np.float64))
         unit = (given / np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]).astype(np.float32)
         graph = self.index.graph
-        for start in range(0, count, 64):
-            for vector, rough in zip(unit[start : start + 64], unit[start : start + 64] @ held.T, strict=True):
+        size = min(max(64, _PRODUCT // max(len(held), 1)), 256)
+        for start in range(0, count, size):
+            for vector, rough in zip(unit[start : start + size], unit[start : start + size] @ held.T, strict=True):
                 least = reached_by(rough, LIMIT)
                 rows = np.flatnonzero(rough >= (-np.inf if least is None else least - _ROUGH))
                 scores = np.einsum("ij,j->i", held[rows], vector).astype(np.float64)  # independent of the batch

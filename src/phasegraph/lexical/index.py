@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from phasegraph._support.frozen import by_fields
+from phasegraph._support.ordering import distinct
 from phasegraph._support.packed import NameRows, merged_names
 from phasegraph._support.recent import Recent
 from phasegraph._support.shared import lazy_property
@@ -622,7 +623,7 @@ def foremost_of(terms: Listed, parts: Sequence[Any], most: int) -> Listed:
 
     The field `found` of the copy contains the rows of these passages, and `best` the highest score.
     """
-    rows = np.unique(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
+    rows = distinct(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
     scores = terms.scores_of(rows)
     if len(rows) > most:
         kept = np.sort(np.argpartition(-scores, most)[:most])

@@ -332,23 +332,22 @@ class PageRankResult:
         dense.flags.writeable = False
         return dense
 
-    def mass_of(self, nodes: IntArray) -> FloatArray:
+    def mass_of(self, nodes: IntArray, pool: WorkspacePool) -> FloatArray:
         """Return the masses of m nodes, an array of shape (m,), without creating the array :attr:`mass`.
 
+        `pool` has the workspaces of the graph. The scratch array of a workspace replaces a search for each node.
+
         >>> walk = PageRankResult(np.array([3, 1], np.int32), np.array([0.2, 0.8]), 5, 0.0, 1, 2, 3)
-        >>> walk.mass_of(np.array([1, 2, 3])).tolist()
+        >>> walk.mass_of(np.array([1, 2, 3]), WorkspacePool(5)).tolist()
         [0.8, 0.0, 0.2]
         """
         if "mass" in vars(self):
             return self.mass[nodes]
-        held, values = self._ascending
-        place = np.minimum(np.searchsorted(held, nodes), len(held) - 1)
-        return np.where(held[place] == nodes, values[place], 0.0)
-
-    @lazy_property
-    def _ascending(self) -> tuple[Int32Array, FloatArray]:
-        order = self.nodes.argsort()
-        return self.nodes[order], self.values[order]
+        space = pool.borrow()
+        space.first[self.nodes] = np.arange(len(self.nodes), dtype=np.int32)
+        place = space.first.take(nodes)  # the places of other nodes are from earlier walks, so nodes are compared
+        pool.give_back(space)
+        return np.where(self.nodes.take(place, mode="clip") == nodes, self.values.take(place, mode="clip"), 0.0)
 
     def top(self, k: int, *, first: int = 0, stop: int | None = None) -> tuple[IntArray, FloatArray]:
         """Return the `k` nodes with the greatest masses, and their masses, in descending order of mass.

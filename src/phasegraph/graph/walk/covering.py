@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from phasegraph._support.ordering import top_order
+from phasegraph._support.packed import texts_at
 from phasegraph._support.typing import BoolArray, FloatArray, Int32Array, IntArray
 from phasegraph.graph.walk.settings import WordSettings
 
@@ -62,6 +63,10 @@ class LocalIds(Sequence[str]):
 
     def __getitem__(self, place: Any) -> Any:
         return self.passages[int(self.rows[place])]
+
+    def texts_at(self, places: IntArray) -> list[str]:
+        """Return the ids of the passages at the given positions of `rows`."""
+        return texts_at(self.passages, self.rows[places])
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._support.ordering import distinct
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import BoolArray, FloatArray
 from phasegraph.graph.model.entity_graph import EntityGraph
@@ -70,7 +71,7 @@ class ListedPassages:
         self._by_clause = {clause: lexical.look_up_listed(clause, DEPTH) for clause in clauses}
         found = [self._near.listed, self.terms.found, *(one.found for one in self._by_clause.values())]
         self._words: dict[str, WordIn] = {}
-        self._foremost = self._near.of(np.unique(np.concatenate(found)), self._words)
+        self._foremost = self._near.of(distinct(np.concatenate(found)), self._words)
 
     @lazy_property
     def _sampled(self) -> ListedFeatures:
@@ -106,7 +107,7 @@ class ListedPassages:
         The passages to score are the listed passages, the passages with much of the walk's mass, and the sample.
         """
         much = walked.nodes[walked.values > MUCH]
-        met = np.union1d(weights.rows, much[much < len(self.graph.passages)])
+        met = distinct(np.concatenate([weights.rows, much[much < len(self.graph.passages)]]))
         own = self._foremost.and_of(self._near.of(met[~within(met, self._foremost.rows)]))
         own = own.at(np.argsort(own.rows))
         looked = own.and_of(self._sampled.at(~within(self._sampled.rows, own.rows)))
@@ -116,7 +117,7 @@ class ListedPassages:
         known = np.ones(len(rows), dtype=np.bool_)
         if self._near.unit is None:
             known = (looked.words > 0) | within(rows, self._near.listed)
-        return self._features(looked, known, standing), self._spaces.masses(walked, rows)
+        return self._features(looked, known, standing), walked.mass_of(rows, self.graph.operator.pool)
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
         """Compute the BM25 scores of the passages in `features` for a clause of the query, an array of shape (n,)."""

@@ -15,7 +15,6 @@ from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.lexical.index import WordIn
-from phasegraph.pagerank import PageRankResult
 
 SAMPLED = 1024
 """Number of sampled passages, which represent all passages of a large graph; a smaller graph is used completely."""
@@ -51,16 +50,6 @@ class ListedSpaces:
             return self._idle.pop()
         except IndexError:
             return np.zeros(len(self.graph.passages))
-
-    def masses(self, walked: PageRankResult, rows: IntArray) -> FloatArray:
-        """Return the mass of each passage in `rows` after the walk `walked`, an array of shape (n,)."""
-        space, inside = self.borrow(), walked.nodes < len(self.graph.passages)
-        reached = walked.nodes[inside]
-        space[reached] = walked.values[inside]
-        found: FloatArray = space[rows]
-        space[reached] = 0.0
-        self.give_back(space)
-        return found
 
     def give_back(self, weights: FloatArray) -> None:
         """Take back a scratch array, which must be all zeros, for the next search."""

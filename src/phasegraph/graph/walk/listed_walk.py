@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from phasegraph._support.ordering import distinct
 from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.graph.walk.row_lookups import found_at
 from phasegraph.pagerank import WalkOperator
@@ -92,7 +93,7 @@ class ListedTransitions(RelevanceTransitions):
 
     def _look_at(self, targets: Any) -> None:
         if len(targets):
-            rows = np.unique(targets).astype(np.int64)
+            rows = distinct(targets).astype(np.int64)
             self.know(rows, self._gains(rows))
 
     def weights_of(self, nodes: IntArray) -> FloatArray:
@@ -113,7 +114,7 @@ class ListedTransitions(RelevanceTransitions):
 
     def end(self) -> ListedGains:
         """Return the gains that were set or computed during the walk, and reset the scratch array to zeros."""
-        rows = np.unique(np.concatenate(self._known)) if self._known else np.empty(0, dtype=np.int64)
+        rows = distinct(np.concatenate(self._known)) if self._known else np.empty(0, dtype=np.int64)
         found = ListedGains(rows, self.node_weights[rows], self.rest, self._count)
         self.node_weights[rows] = 0.0
         return found

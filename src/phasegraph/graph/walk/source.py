@@ -294,7 +294,7 @@ class GraphSource(GraphWalker):
         logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(features.near, FLOOR))
         low = fiftieth(logs)
         logs -= low
-        trust = self._trust(walked, features, weights, seeding, logs)
+        trust = self._trust(walked, features, weights, seeding, logs, masses)
         heard = np.flatnonzero(features.known | (masses > 0))
         parts = self._parts(compared, features)
         rows, values = order_passages(features, logs, heard, parts, trust, question, words)
@@ -358,10 +358,14 @@ class GraphSource(GraphWalker):
         weights: NodeWeights,
         seeding: Seeding,
         logs: FloatArray,
+        masses: FloatArray,
     ) -> float:
         """Compute the trust in the walk, in [0, 1]: the weight of the walk's scores beside cosines and BM25 scores."""
-        best = features.rows_at(best_rows(logs, FIRST))
-        share = linked_share(walked, features.graph, weights, seeding, best, self.walk.follow_probability)
+        places = best_rows(logs, FIRST)
+        best = features.rows_at(places)
+        order = best.argsort()
+        best, own = best[order], masses[places[order]]
+        share = linked_share(walked, features.graph, weights, seeding, best, own, self.walk.follow_probability)
         return min(share / LINKED, 1.0)
 
     def _listed(self, question: Question) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._support.typing import IntArray
+from phasegraph._support.ordering import distinct
+from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.graph.walk.linking import Seeding
 from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import out_edges
@@ -28,7 +29,13 @@ _HUB = 1000
 
 
 def linked_share(
-    walked: PageRankResult, graph: Any, node_weights: Any, seeding: Seeding, best: IntArray, follow_probability: float
+    walked: PageRankResult,
+    graph: Any,
+    node_weights: Any,
+    seeding: Seeding,
+    best: IntArray,
+    masses: FloatArray,
+    follow_probability: float,
 ) -> float:
     """Compute the share of the best passages' mass that arrived along home edges from other nodes, in [0, 1].
 
@@ -51,7 +58,9 @@ def linked_share(
     seeding : Seeding
         The seeds of the walk.
     best : (n,) array of int
-        Rows of the best passages, best passage first; only the first 20 count.
+        Ascending rows of the best passages.
+    masses : (n,) array of float
+        The masses of these passages after the walk.
     follow_probability : float
         The walk's probability of following an edge.
 
@@ -61,13 +70,11 @@ def linked_share(
         The mean of the passages' shares, weighted by their masses.
     """
     walk, size = graph.operator, len(graph.passages)
-    best = np.sort(best[:FIRST])
-    masses = walked.mass_of(best)
     if not masses.sum() > 0:
         return 0.0
     leaving, back = out_edges(walk, best)
     ends = walk.indices.take(back).astype(np.int64)
-    entities = np.union1d(ends, seeding.nodes)
+    entities = distinct(np.concatenate([ends, seeding.nodes]))
     entities = entities[(entities >= size) & (walk.out_degrees.take(entities) <= _HUB)]
     owners, edges = out_edges(walk, entities)
     home = np.flatnonzero(walk.weights.take(edges) >= graph.weights.lead)
@@ -87,6 +94,6 @@ def linked_share(
     pairs = (leaving * walk.size + ends).tolist(), (place * walk.size + sources).tolist()
     own = dict(zip(pairs[0], sent.tolist(), strict=True))
     returned = np.array([own.get(pair, 0.0) for pair in pairs[1]])
-    came = follow_probability * sure * shares * np.maximum(walked.mass_of(sources) - returned, 0.0)
+    came = follow_probability * sure * shares * np.maximum(walked.mass_of(sources, walk.pool) - returned, 0.0)
     linked = np.minimum(np.bincount(place, weights=came, minlength=len(best)), masses)
     return float(linked.sum() / masses.sum())
