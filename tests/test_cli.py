@@ -90,6 +90,18 @@ def test_evaluate_embeds_the_texts_of_a_folder_without_embeddings(folder, tmp_pa
     assert json.loads(capsys.readouterr().out)["systems"]["vector"]["Recall@5"] == before
 
 
+@pytest.mark.parametrize(("body", "got"), [("None", "NoneType"), ("'abc'", "str"), ("[1.0] * len(text)", "list")])
+def test_evaluate_names_an_embedder_that_gives_no_vectors(folder, body, got, tmp_path, capsys, monkeypatch):
+    module = f"poor_model_{got}"
+    (tmp_path / f"{module}.py").write_text(f"def embed(text):\n    return {body}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for file in folder.glob("*.npy"):
+        file.unlink()
+    assert main(["evaluate", str(folder), "--systems", "vector", "--embedder", f"{module}:embed"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"--embedder must give vectors of numbers, all of the same length; got {got} for 'p0" in said
+
+
 @pytest.mark.parametrize(("lacking", "held"), [("passages", "queries"), ("queries", "passages")])
 def test_evaluate_does_not_mix_the_embeddings_of_two_models(folder, lacking, held, tmp_path, capsys, monkeypatch):
     width = np.load(folder / "passages.f16.npy").shape[1]
@@ -437,6 +449,9 @@ def test_fuse_knows_every_rule_by_name_and_takes_weights(tmp_path, capsys):
     mine = [*runs, str(tmp_path / "exact_match.run"), "--out", str(tmp_path / "x.fused"), "--rule", "adr"]
     assert main(["fuse", *mine]) == 1
     assert "a source must not be named 'exact_match', which ExactMatchBonus uses" in capsys.readouterr().err
+    assert main(["fuse", *runs, "--out", str(tmp_path / "x.fused"), "--rule", "convex"]) == 2
+    said = "--rule convex has weights for bm25 and vector, and not for graph: set --weights vector=1,graph=1, with your"
+    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
     out = tmp_path / "weighed.run"
     assert main(["fuse", *runs, "--out", str(out), "--rule", "rrf", "--weights", "vector=1, graph=0.1"]) == 0
     assert read_run(out).found() == {"q1": ("b", "a", "c")}
@@ -481,6 +496,11 @@ def test_tuning_on_the_bundled_data_gives_a_file_that_evaluate_reads(tmp_path, c
     assert f"ECE {state['confidence']['ece']:.3f}, Brier {state['confidence']['brier']:.3f}" in printed
     assert main(["evaluate", str(BUNDLED), "--systems", "vector", "--pipeline", str(tuned), "--json", "-"]) == 0
     assert set(json.loads(capsys.readouterr().out)["systems"]) == {"vector", "tuned"}
+    assert main([*command, "--keep-unconfirmed"]) == 0
+    said = capsys.readouterr().out
+    stays, kept_all_the_same = "the default stays", f"--keep-unconfirmed writes the chosen pipeline to {tuned}"
+    assert (stays in printed, kept_all_the_same in " ".join(said.split()), stays in said) == (True, True, False)
+    assert json.loads(report.read_text(encoding="utf-8"))["verdict"] in " ".join(said.split())
 
 
 def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
