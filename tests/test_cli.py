@@ -517,6 +517,30 @@ def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
     assert len(list(out.glob("*.png"))) >= 3
 
 
+def test_a_measure_deeper_than_the_lists_is_said(folder, capsys):
+    command = ["evaluate", str(folder), "--systems", "vector,rrf", "--measures", "Recall@12", "--json", "-"]
+    assert main([*command, "--fetch-k", "11"]) == 0
+    captured = capsys.readouterr()
+    said = "lists of 11 hits are too short for Recall@12: a fusion can return more hits than one source; --fetch-k 12"
+    assert said in " ".join(captured.err.split())
+    assert any(note.startswith("lists of 11 hits are too short") for note in json.loads(captured.out)["notes"])
+    assert main([*command, "--fetch-k", "12"]) == 0
+    assert "too short" not in capsys.readouterr().err
+
+
+def test_embeddings_in_another_order_than_their_lines_are_said(many, capsys):
+    command = ["evaluate", str(many), "--systems", "vector", "--json", "-"]
+    assert main(command) == 0
+    said = "no nearer to the question's own passages"
+    assert said not in capsys.readouterr().err
+    vectors = np.load(many / "passages.f16.npy")
+    np.save(many / "passages.f16.npy", np.roll(vectors, 5, axis=0))
+    assert main(command) == 0
+    captured = capsys.readouterr()
+    assert said in " ".join(captured.err.split())
+    assert any("check that row i of passages.f16.npy" in note for note in json.loads(captured.out)["notes"])
+
+
 @pytest.mark.parametrize("limit", ["1", "2", "500"])
 def test_any_list_length_gives_a_table(folder, limit, capsys):
     assert (

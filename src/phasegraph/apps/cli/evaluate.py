@@ -51,7 +51,7 @@ from phasegraph.evaluation import Evaluation
 from phasegraph.evaluation import evaluate as measure_retrievers
 from phasegraph.evaluation.ablation import ablate, published_ablation
 from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
-from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.datasets import Dataset, embeddings_fit
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, PAGE_MEASURES, Measure
 from phasegraph.evaluation.predicted_answers import answer_table, read_answers
@@ -199,7 +199,9 @@ def compare_systems(
     trial = Trial([known[name] for name in names], measures, baseline, measured.within, systems.fetch_k)
     answers, left_out = trial.answers(inputs)
     table = trial.table(answers, tested, [*lacking, *left_out])
-    output = Output(table.to_dict() | {"within": measured.within}, [main_sheet(table, printed, measured.within)])
+    doubts = _doubts(whole, printed, systems.fetch_k, measured.within)
+    state = table.to_dict() | {"within": measured.within, "notes": [*table.notes, *doubts]}
+    output = Output(state, [main_sheet(table, printed, measured.within, doubts)])
     if best_simple(table):
         output.add("best_simple", against_simple(table, best_simple(table), printed))
     add_answers_and_protocol(output, data, trial, inputs, answers, table)
@@ -216,6 +218,27 @@ def compare_systems(
     if to.report_to is not None:
         page = write_pictures(to.report_to, replace(inputs, dataset=tested), table, output.sheets[0], trial.systems)
         shown.print(f"report: {page}")
+
+
+def _doubts(dataset: Dataset, measures: Sequence[Measure], limit: int, within: str | None) -> list[str]:
+    """Return a line for each reason to doubt the figures: lists shorter than a measure, or embeddings in wrong order.
+
+    With `within`, questions of different collections may be equal, so their embeddings are not checked.
+    """
+    found = []
+    deep = [measure for measure in measures if measure.k > limit]
+    if deep:
+        found.append(
+            f"lists of {counted(limit, 'hit')} are too short for {', '.join(map(str, deep))}: a fusion can return more "
+            f"hits than one source; --fetch-k {max(measure.k for measure in deep)} gives lists of sufficient length"
+        )
+    if within is None and not embeddings_fit(dataset):
+        found.append(
+            "on average, the embedding of a question is no nearer to the question's own passages than the embeddings "
+            "of other questions: check that row i of passages.f16.npy and queries.f16.npy belongs to line i of "
+            "corpus.jsonl and queries.jsonl, and that one model made both"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
