@@ -15,13 +15,16 @@ from tiny import QUERIES, many_queries, write_dataset
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import ConfidenceModel
 from phasegraph.apps.cli import main
+from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.recommendation import WEIGHED
 from phasegraph.evaluation.runs import read_run
+from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 from phasegraph.evaluation.splits import split_by_id
 from phasegraph.evaluation.systems import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.fusion.priors import UnitPrior
+from phasegraph.selection import SelectionPolicy
 
 BUNDLED = Path(__file__).parents[1] / "data" / "musique-openie"
 QUICK = "vector,graph,rrf,paper,default"
@@ -416,6 +419,22 @@ def test_an_empty_explanation_says_why(folder, tmp_path, capsys):
 def test_explain_names_a_query_that_is_not_there(folder, capsys):
     assert main(["explain", str(folder), "q99"]) == 1
     assert "'q99'" in capsys.readouterr().err
+
+
+def test_a_pipeline_that_selects_passages_gets_their_embeddings(folder, tmp_path, capsys):
+    pipeline = FusionPipeline(selection=SelectionPolicy("mmr", balance=0.2), k=3)
+    pipeline.save(tmp_path / "p.json")
+    rows = tmp_path / "rows.jsonl"
+    command = ["evaluate", str(folder), "--systems", "vector", "--pipeline", str(tmp_path / "p.json")]
+    assert main([*command, "--rows", str(rows), "--json", "-"]) == 0
+    data = load_dataset(folder)
+    runs = search_sources(ExperimentInput(data, 50), ["vector", "graph"])
+    vectors = dict(zip([one.id for one in data.passages], data.passage_vectors, strict=True))
+    context = replace(data.context(0, rankings := [runs[name].rankings[0] for name in runs]), embeddings=vectors)
+    found = next(one for one in map(json.loads, rows.read_text().splitlines()) if one["system"] == "tuned")
+    assert tuple(found["ids"]) == pipeline.decide(rankings, context, k=10).ids
+    assert main(["explain", str(folder), "q0", "--pipeline", str(tmp_path / "p.json")]) == 0
+    assert "warning" not in capsys.readouterr().out
 
 
 def test_fuse_takes_runs_and_gives_a_run(tmp_path, capsys):

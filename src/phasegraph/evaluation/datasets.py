@@ -6,7 +6,7 @@ A missing or broken file raises ``InvalidInputError``, whose message names the f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import time
 from typing import Any
@@ -110,6 +110,28 @@ class Dataset:
         wanted = np.array(rows, dtype=np.intp)
         queries = tuple(self.queries[row] for row in wanted.tolist())
         return replace(self, queries=queries, query_vectors=self.query_vectors[wanted])
+
+
+class EmbeddedDataset(Dataset):
+    """A data set whose contexts also contain the embeddings of the passages, for a pipeline that selects passages."""
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> EmbeddedDataset:
+        """Create it from a data set, with the same content."""
+        return cls(**{one.name: getattr(dataset, one.name) for one in fields(dataset)})
+
+    @lazy_property
+    def rows(self) -> Mapping[str, int]:
+        """The row of each passage, by passage id."""
+        return {passage.id: row for row, passage in enumerate(self.passages)}
+
+    def context(self, row: int, rankings: Sequence[Ranking]) -> Context:
+        """Return the context of :meth:`Dataset.context`, with the embeddings of the passages."""
+
+        def embeddings(ids: Sequence[str]) -> Float32Array:
+            return self.passage_vectors[[self.rows[one] for one in ids]]
+
+        return replace(super().context(row, rankings), embeddings=embeddings)
 
 
 def load_dataset(folder: str | Path, *, share: float = 0.5, model: EmbeddingModel | None = None) -> Dataset:
