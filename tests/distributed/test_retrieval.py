@@ -129,6 +129,21 @@ def test_answers_that_were_finished_are_kept(index: Path, tmp_path: Path) -> Non
     assert pq.read_table(tmp_path / "run.parquet").num_rows == 7
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_an_id_that_a_trec_run_cannot_hold_is_named_before_the_work(index: Path, suffix: str, tmp_path: Path) -> None:
+    rows = [*questions(3), {"id": "two words", "text": "Who?"}]
+    queries = tmp_path / f"queries{suffix}"
+    if suffix == ".jsonl":
+        in_lines(rows, queries)
+    else:
+        pq.write_table(pa.Table.from_pylist([{"id": row["id"], "text": "Who?"} for row in rows]), queries)
+    with pytest.raises(InvalidInputError, match=r"white space; got 'two words': .*\.jsonl or \.parquet"):
+        retrieve(queries, index, tmp_path / "mine.run", workers=1)
+    assert not list(tmp_path.glob("*.work"))
+    retrieve(queries, index, tmp_path / "mine.jsonl", workers=1)
+    assert "two words" in [name for name, _, _ in run_of(tmp_path / "mine.jsonl")]
+
+
 def test_a_question_without_an_id_has_the_number_of_its_line(index: Path, tmp_path: Path) -> None:
     lines = [json.dumps({"question": one["question"]}) for one in questions(3)]
     (tmp_path / "queries.jsonl").write_text("\n\n".join(lines))

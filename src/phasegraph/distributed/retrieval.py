@@ -283,7 +283,10 @@ def retrieve(
     edges = cuts(len(read_queries), shards, at_once, QUERIES_PER_SHARD)
     query_embedder(embeddings)
     k = check_count("k", k, minimum=1)
-    read_queries.check_ids()
+    in_columns = place.suffix not in (".parquet", ".jsonl")
+    if in_columns:
+        check_columns(place.stem)
+    read_queries.check_ids(in_columns=in_columns)
     state = _state(target)
     folder = Path(work).absolute() if work is not None else place.with_name(f"{place.name}.work")
     folder.mkdir(parents=True, exist_ok=True)
