@@ -35,6 +35,7 @@ from phasegraph.apps.cli.output import (
     check_heeded,
     check_named,
     check_outputs,
+    embedding_doubts,
     kept_graph,
     load_object,
     measure_of,
@@ -51,7 +52,7 @@ from phasegraph.evaluation import Evaluation
 from phasegraph.evaluation import evaluate as measure_retrievers
 from phasegraph.evaluation.ablation import ablate, published_ablation
 from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
-from phasegraph.evaluation.datasets import Dataset, embeddings_fit
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, PAGE_MEASURES, Measure
 from phasegraph.evaluation.predicted_answers import answer_table, read_answers
@@ -232,13 +233,7 @@ def _doubts(dataset: Dataset, measures: Sequence[Measure], limit: int, within: s
             f"lists of {counted(limit, 'hit')} are too short for {', '.join(map(str, deep))}: a fusion can return more "
             f"hits than one source; --fetch-k {max(measure.k for measure in deep)} gives lists of sufficient length"
         )
-    if within is None and not embeddings_fit(dataset):
-        found.append(
-            "on average, the embedding of a question is no nearer to the question's own passages than the embeddings "
-            "of other questions: check that row i of passages.f16.npy and queries.f16.npy belongs to line i of "
-            "corpus.jsonl and queries.jsonl, and that one model made both"
-        )
-    return found
+    return found + embedding_doubts(dataset) if within is None else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from rich.console import Console
 from phasegraph._support.text import counted
 from phasegraph.apps.cli.output import (
     check_outputs,
+    embedding_doubts,
     measure_of,
     names_in,
     open_dataset,
@@ -85,6 +86,8 @@ def run(
     _show(found, dataset, parted_by, verdict, to)
     if judged is not None:
         to.print(_said(judged))
+    for line in embedding_doubts(dataset):
+        to.print(line)
 
 
 def _said(found: ConfidenceTuning) -> str:
