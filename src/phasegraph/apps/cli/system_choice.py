@@ -72,7 +72,7 @@ def _with_embeddings(system: System) -> System:
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         return system.answer(EmbeddedDataset.of(dataset), batch, k)
 
-    def confidence(dataset: Dataset, batch: Batch) -> list[float | None]:
+    def confidence(dataset: Dataset, batch: Batch) -> Sequence[float | None]:
         return [] if system.confidence is None else system.confidence(EmbeddedDataset.of(dataset), batch)
 
     return replace(system, answer=answer, confidence=confidence)
