@@ -90,15 +90,13 @@ def open_dataset(
 
 def embedding_doubts(dataset: Dataset) -> list[str]:
     """Return a line if the embeddings of the questions do not fit those of their passages."""
-    return (
-        []
-        if embeddings_fit(dataset)
-        else [
-            "on average, the embedding of a question is no nearer to the question's own passages than the embeddings of "
-            "other questions: check that row i of passages.f16.npy and queries.f16.npy belongs to line i of corpus.jsonl "
-            "and queries.jsonl, and that one model made both"
-        ]
-    )
+    if embeddings_fit(dataset):
+        return []
+    return [
+        "on average, the embedding of a question is no nearer to the question's own passages than the embeddings of "
+        "other questions: check that row i of passages.f16.npy and queries.f16.npy belongs to line i of corpus.jsonl "
+        "and queries.jsonl, and that one model made both"
+    ]
 
 
 def _check_embeddings(folder: Path) -> None:
