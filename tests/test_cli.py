@@ -15,13 +15,16 @@ from tiny import QUERIES, many_queries, write_dataset
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import ConfidenceModel
 from phasegraph.apps.cli import main
+from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.recommendation import WEIGHED
 from phasegraph.evaluation.runs import read_run
+from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 from phasegraph.evaluation.splits import split_by_id
 from phasegraph.evaluation.systems import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.fusion.priors import UnitPrior
+from phasegraph.selection import SelectionPolicy
 
 BUNDLED = Path(__file__).parents[1] / "data" / "musique-openie"
 QUICK = "vector,graph,rrf,paper,default"
@@ -88,6 +91,18 @@ def test_evaluate_embeds_the_texts_of_a_folder_without_embeddings(folder, tmp_pa
         assert "other commands need the file" in said
     assert main([*command, "--embedder", "own_model:embed"]) == 0
     assert json.loads(capsys.readouterr().out)["systems"]["vector"]["Recall@5"] == before
+
+
+@pytest.mark.parametrize(("body", "got"), [("None", "NoneType"), ("'abc'", "str"), ("[1.0] * len(text)", "list")])
+def test_evaluate_names_an_embedder_that_gives_no_vectors(folder, body, got, tmp_path, capsys, monkeypatch):
+    module = f"poor_model_{got}"
+    (tmp_path / f"{module}.py").write_text(f"def embed(text):\n    return {body}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for file in folder.glob("*.npy"):
+        file.unlink()
+    assert main(["evaluate", str(folder), "--systems", "vector", "--embedder", f"{module}:embed"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"--embedder must give vectors of numbers, all of the same length; got {got} for 'p0" in said
 
 
 @pytest.mark.parametrize(("lacking", "held"), [("passages", "queries"), ("queries", "passages")])
@@ -406,6 +421,22 @@ def test_explain_names_a_query_that_is_not_there(folder, capsys):
     assert "'q99'" in capsys.readouterr().err
 
 
+def test_a_pipeline_that_selects_passages_gets_their_embeddings(folder, tmp_path, capsys):
+    pipeline = FusionPipeline(selection=SelectionPolicy("mmr", balance=0.2), k=3)
+    pipeline.save(tmp_path / "p.json")
+    rows = tmp_path / "rows.jsonl"
+    command = ["evaluate", str(folder), "--systems", "vector", "--pipeline", str(tmp_path / "p.json")]
+    assert main([*command, "--rows", str(rows), "--json", "-"]) == 0
+    data = load_dataset(folder)
+    runs = search_sources(ExperimentInput(data, 50), ["vector", "graph"])
+    vectors = dict(zip([one.id for one in data.passages], data.passage_vectors, strict=True))
+    context = replace(data.context(0, rankings := [runs[name].rankings[0] for name in runs]), embeddings=vectors)
+    found = next(one for one in map(json.loads, rows.read_text().splitlines()) if one["system"] == "tuned")
+    assert tuple(found["ids"]) == pipeline.decide(rankings, context, k=10).ids
+    assert main(["explain", str(folder), "q0", "--pipeline", str(tmp_path / "p.json")]) == 0
+    assert "warning" not in capsys.readouterr().out
+
+
 def test_fuse_takes_runs_and_gives_a_run(tmp_path, capsys):
     (tmp_path / "vector.run").write_text("q1 Q0 a 1 2.0 x\nq1 Q0 b 2 1.0 x\nq2 Q0 a 1 1.0 x\n", encoding="utf-8")
     (tmp_path / "graph.run").write_text("q1 Q0 b 1 9.0 x\nq1 Q0 c 2 8.0 x\n", encoding="utf-8")
@@ -437,6 +468,9 @@ def test_fuse_knows_every_rule_by_name_and_takes_weights(tmp_path, capsys):
     mine = [*runs, str(tmp_path / "exact_match.run"), "--out", str(tmp_path / "x.fused"), "--rule", "adr"]
     assert main(["fuse", *mine]) == 1
     assert "a source must not be named 'exact_match', which ExactMatchBonus uses" in capsys.readouterr().err
+    assert main(["fuse", *runs, "--out", str(tmp_path / "x.fused"), "--rule", "convex"]) == 2
+    said = "--rule convex has weights for bm25 and vector, and not for graph: set --weights vector=1,graph=1, with your"
+    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
     out = tmp_path / "weighed.run"
     assert main(["fuse", *runs, "--out", str(out), "--rule", "rrf", "--weights", "vector=1, graph=0.1"]) == 0
     assert read_run(out).found() == {"q1": ("b", "a", "c")}
@@ -481,6 +515,11 @@ def test_tuning_on_the_bundled_data_gives_a_file_that_evaluate_reads(tmp_path, c
     assert f"ECE {state['confidence']['ece']:.3f}, Brier {state['confidence']['brier']:.3f}" in printed
     assert main(["evaluate", str(BUNDLED), "--systems", "vector", "--pipeline", str(tuned), "--json", "-"]) == 0
     assert set(json.loads(capsys.readouterr().out)["systems"]) == {"vector", "tuned"}
+    assert main([*command, "--keep-unconfirmed"]) == 0
+    said = capsys.readouterr().out
+    stays, kept_all_the_same = "the default stays", f"--keep-unconfirmed writes the chosen pipeline to {tuned}"
+    assert (stays in printed, kept_all_the_same in " ".join(said.split()), stays in said) == (True, True, False)
+    assert json.loads(report.read_text(encoding="utf-8"))["verdict"] in " ".join(said.split())
 
 
 def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
@@ -495,6 +534,30 @@ def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
     assert "<dd>milliseconds per question to search the sources, one after another, and to fuse the hits</dd>" in page
     assert "<dt>@k</dt>" in page
     assert len(list(out.glob("*.png"))) >= 3
+
+
+def test_a_measure_deeper_than_the_lists_is_said(folder, capsys):
+    command = ["evaluate", str(folder), "--systems", "vector,rrf", "--measures", "Recall@12", "--json", "-"]
+    assert main([*command, "--fetch-k", "11"]) == 0
+    captured = capsys.readouterr()
+    said = "lists of 11 hits are too short for Recall@12: a fusion can return more hits than one source; --fetch-k 12"
+    assert said in " ".join(captured.err.split())
+    assert any(note.startswith("lists of 11 hits are too short") for note in json.loads(captured.out)["notes"])
+    assert main([*command, "--fetch-k", "12"]) == 0
+    assert "too short" not in capsys.readouterr().err
+
+
+def test_embeddings_in_another_order_than_their_lines_are_said(many, capsys):
+    command = ["evaluate", str(many), "--systems", "vector", "--json", "-"]
+    assert main(command) == 0
+    said = "no nearer to the question's own passages"
+    assert said not in capsys.readouterr().err
+    vectors = np.load(many / "passages.f16.npy")
+    np.save(many / "passages.f16.npy", np.roll(vectors, 5, axis=0))
+    assert main(command) == 0
+    captured = capsys.readouterr()
+    assert said in " ".join(captured.err.split())
+    assert any("check that row i of passages.f16.npy" in note for note in json.loads(captured.out)["notes"])
 
 
 @pytest.mark.parametrize("limit", ["1", "2", "500"])

@@ -288,6 +288,7 @@ def test_three_way_joins_both_promises_and_has_no_band_where_they_cross() -> Non
     assert "Low." in band.promise
     assert "High." in band.promise
     assert three_way(high, low).lower is None
+    assert three_way(0.2, 0.6) == three_way(Threshold(0.2), Threshold(0.6))
     assert three_way(low.revoke("drift"), high).revoked == "drift"
 
 

@@ -15,7 +15,13 @@ from phasegraph.acceptance import (
     fit_threshold,
     judge,
 )
-from phasegraph.acceptance.judged import check_orientation, check_orientations, query_losses, rank_correlation
+from phasegraph.acceptance.judged import (
+    check_orientation,
+    check_orientations,
+    query_losses,
+    rank_correlation,
+    relevant_ids,
+)
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 
 
@@ -101,6 +107,25 @@ def test_rankings_are_judged_query_by_query() -> None:
         judge(answers, {"q": {"b"}, "none": set()})
     with pytest.raises(InsufficientDataError, match="at least one"):
         judge({}, {})
+
+
+def test_gains_of_zero_or_less_are_not_relevant() -> None:
+    answers = {"q": Ranking("v", ["a", "b", "c"], [3.0, 2.0, 1.0])}
+    assert judge(answers, {"q": {"a": 2, "b": 0, "c": -1.0}}).labels.tolist() == [True, False, False]
+    assert relevant_ids({"q": {"a": 1, "b": 0}, "r": ["b"]}) == {"q": {"a"}, "r": {"b"}}
+    with pytest.raises(InvalidInputError, match=r"relevant\['q'\]\['a'\] must be finite; got nan"):
+        judge(answers, {"q": {"a": np.nan}})
+
+
+@pytest.mark.parametrize("ids", ["ab", None, [1], b"a"])
+def test_relevant_ids_of_another_type_are_refused(ids: object) -> None:
+    with pytest.raises(InvalidTypeError, match=r"relevant\['q'\] must be a collection of ids of passages; got "):
+        judge({"q": Ranking("v", ["a", "b"], [2.0, 1.0])}, {"q": ids})
+
+
+def test_answers_that_are_no_ranking_or_result_are_refused() -> None:
+    with pytest.raises(InvalidTypeError, match=r"answers\['q'\] must be a Ranking or a Result; got list.*one source"):
+        judge({"q": [Ranking("v", ["a", "b"], [2.0, 1.0])]}, {"q": ["a"]})
 
 
 def test_no_query_left_and_unknown_risks_are_refused() -> None:

@@ -80,6 +80,32 @@ def test_questions_with_embeddings_start_the_walk_at_the_nearest_passages(tmp_pa
         asked.rows([{"id": "b", "text": "Who?"}], np.ones((1, 2)))
 
 
+def test_embeddings_in_json_lines_are_used_as_those_in_parquet(tmp_path: Path) -> None:
+    rows = passages(60)
+    vectors = np.random.default_rng(1).normal(size=(60, 32)).astype(np.float32)
+    index = of_one_process(rows, vectors, tmp_path / "index")
+    asked = [{**one, "embedding": vectors[row].tolist()} for row, one in enumerate(questions(6))]
+    pq.write_table(pa.Table.from_pylist(asked), tmp_path / "queries.parquet")
+    retrieve(tmp_path / "queries.parquet", index, tmp_path / "expected.parquet", k=5, workers=1)
+    queries = in_lines(asked, tmp_path / "queries.jsonl")
+    retrieve(queries, index, tmp_path / "run.parquet", k=5, workers=1, shards=3)
+    assert run_of(tmp_path / "run.parquet") == run_of(tmp_path / "expected.parquet")
+    for bad, said in (
+        (None, rf"question '{asked[5]['id']}' must have an embedding, because the first question has one; got None"),
+        (
+            [1.0, "x"],
+            rf"embedding of question '{asked[5]['id']}' must be a list of 32 finite numbers; got \[1.0, 'x'",
+        ),
+        ([1.0], "must be a list of 32 finite numbers"),
+    ):
+        in_lines([*asked[:5], {**asked[5], "embedding": bad}], queries)
+        with pytest.raises(InvalidInputError, match=said):
+            retrieve(queries, index, tmp_path / "bad.parquet", workers=1, shards=3)
+    in_lines([questions(6)[0], *asked[1:]], queries)
+    with pytest.raises(InvalidInputError, match=r"question '.*' must have no embedding, because the first"):
+        retrieve(queries, index, tmp_path / "bad.parquet", workers=1)
+
+
 @pytest.mark.parametrize("model", [ChainModel(), lambda text: lengths([text])[0]])
 def test_a_model_embeds_the_questions(model: Any, tmp_path: Path) -> None:
     rows = passages(60)
@@ -101,6 +127,21 @@ def test_answers_that_were_finished_are_kept(index: Path, tmp_path: Path) -> Non
     in_lines([*questions(6), {"id": "last", "text": "Who?"}], queries)
     retrieve(queries, index, tmp_path / "run.parquet", workers=1, shards=7)
     assert pq.read_table(tmp_path / "run.parquet").num_rows == 7
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_an_id_that_a_trec_run_cannot_hold_is_named_before_the_work(index: Path, suffix: str, tmp_path: Path) -> None:
+    rows = [*questions(3), {"id": "two words", "text": "Who?"}]
+    queries = tmp_path / f"queries{suffix}"
+    if suffix == ".jsonl":
+        in_lines(rows, queries)
+    else:
+        pq.write_table(pa.Table.from_pylist([{"id": row["id"], "text": "Who?"} for row in rows]), queries)
+    with pytest.raises(InvalidInputError, match=r"white space; got 'two words': .*\.jsonl or \.parquet"):
+        retrieve(queries, index, tmp_path / "mine.run", workers=1)
+    assert not list(tmp_path.glob("*.work"))
+    retrieve(queries, index, tmp_path / "mine.jsonl", workers=1)
+    assert "two words" in [name for name, _, _ in run_of(tmp_path / "mine.jsonl")]
 
 
 def test_a_question_without_an_id_has_the_number_of_its_line(index: Path, tmp_path: Path) -> None:

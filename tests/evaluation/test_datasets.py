@@ -135,6 +135,12 @@ def test_a_bad_line_is_named_with_its_file_and_number(folder, file, line, change
         load_dataset(folder)
 
 
+def test_a_line_of_beir_is_told_which_field_to_rename(folder):
+    edit_line(folder / "corpus.jsonl", 1, lambda row: row.update(_id=row.pop("id")))
+    with pytest.raises(InvalidInputError, match=r"corpus.jsonl:1: 'id' must be text.*; rename the field '_id'"):
+        load_dataset(folder)
+
+
 @pytest.mark.parametrize("text", ["not json", "[1]", '{"id": '])
 def test_a_line_that_is_no_object_is_named(folder, text):
     path = folder / "corpus.jsonl"

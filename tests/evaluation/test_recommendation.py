@@ -68,7 +68,7 @@ def test_the_best_of_some_simple_ways_is_not_claimed():
     ("right", "choice", "said"),
     [
         ({}, "vectors", "plain vectors are enough: "),
-        ({"vector": 35}, "vectors", "the walk adds nothing here (the default gains -37.5 ["),
+        ({"vector": 35}, "vectors", "the walk does not clearly help here (the default gains -37.5 ["),
         ({"relative_words": 35}, "words", "fuse vectors and BM25: relative-words gains +37.5 ["),
         ({"rrf_words": 35, "bm25": 30}, "words", "fuse vectors and BM25: rrf-words gains +37.5 ["),
         ({"rrf_words": 35, "bm25": 36}, "bm25", "BM25 alone is enough: it gains +40.0 ["),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import ir_measures
 import numpy as np
 import pytest
 from langchain_core.documents import Document
@@ -199,7 +200,10 @@ def test_the_last_hop_is_measured_where_the_order_of_hops_is_known():
     [
         ({"question": "Who?"}, "judged.jsonl:2: a judged question must have one of the fields 'relevant', 'hops',"),
         ({"question": "Who?", "relevant": []}, "judged.jsonl:2: 'relevant' must be a list of at least one id"),
-        ({"question": "Who?", "relevant": "a"}, "judged.jsonl:2: 'relevant' must be an object of gains"),
+        (
+            {"question": "Who?", "relevant": "a"},
+            "judged.jsonl:2: 'relevant' must be a list of ids, or an object of gains",
+        ),
         ({"question": "Who?", "relevant": {"a": 0}}, "judged.jsonl:2: 'relevant' must contain a gain above 0"),
         ({"question": "Who?", "relevant": ["a"], "grades": {"a": 1}}, "'grades' and 'relevant' have the same meaning"),
         ({"question": "Who?", "relevant": ["a"], "hops": ["b"]}, "must give every hop a gain above 0; 'b' has none"),
@@ -355,6 +359,18 @@ def test_a_store_is_told_to_be_made_a_retriever(data, order):
 def test_what_judges_nothing_is_refused(given):
     with pytest.raises(InvalidInputError):
         evaluate(lambda question: ["a"], given)
+
+
+@pytest.mark.parametrize("ids", ["ab", None, 3])
+def test_a_text_is_not_read_as_a_list_of_ids(ids):
+    with pytest.raises(InvalidInputError, match="'relevant' must be a list of ids, or an object of gains"):
+        evaluate(lambda question: ["a"], {"Who?": ids})
+
+
+def test_measures_may_be_one_text_or_objects_of_ir_measures(data, order):
+    names = "Success@3", ["Success@3"], [ir_measures.Success @ 3], [Measure.parse("Success@3")]
+    found = [evaluate(order.get, data, measures=given).means["get"]["Success@3"] for given in names]
+    assert len(set(found)) == 1
 
 
 def test_a_folder_needs_no_embeddings(folder, data, order):

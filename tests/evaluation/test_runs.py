@@ -85,6 +85,11 @@ def test_a_missing_run_is_named(tmp_path):
         read_run(tmp_path / "none.run")
 
 
+def test_qrels_of_beir_are_read_as_those_of_trec(tmp_path):
+    beir = put(tmp_path / "test.tsv", "query-id\tcorpus-id\tscore\nq1\ta b\t2\nq1\tb\t-1\nq2\tc\t0\n")
+    assert [(one.query, one.grades) for one in read_qrels(beir)] == [("q1", {"a b": 2, "b": -1}), ("q2", {"c": 0})]
+
+
 def test_qrels_are_read_with_grades_and_without_a_last_hop(tmp_path):
     judged = read_qrels(put(tmp_path / "q.qrels", "q1 0 a 2\nq1 0 b 0\nq2 0 c 0\n"))
     assert judged[0].hops == (("a",),)
@@ -107,6 +112,8 @@ def test_jsonl_judgements_keep_the_order_of_the_hops(tmp_path):
         ("b.qrels", "q1 0 a 1\nq1 0 a 0\n", "b.qrels:2: an id must be judged once"),
         ("b.qrels", "q1 0 a high\n", "b.qrels:1: a grade must be a whole number"),
         ("b.qrels", "q1 a 1\n", "b.qrels:1: a qrels line must be"),
+        ("b.tsv", "query-id\tcorpus-id\tscore\nq1\ta\n", "b.tsv:2: a qrels line must be"),
+        ("b.tsv", "query-id\tcorpus-id\tscore\n", "b.tsv: qrels must have at least one line"),
         ("b.qrels", "", "b.qrels: qrels must have at least one line"),
         ("b.jsonl", '{"query": "q", "hops": ["z"]}\n', "b.jsonl:1: the judged passage 'z' is not in the corpus"),
         ("b.jsonl", '{"query": "q", "hops": ["a"], "last_hop_known": 1}\n', "b.jsonl:1: 'last_hop_known'"),

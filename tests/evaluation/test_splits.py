@@ -44,7 +44,8 @@ def test_a_query_without_a_split_and_splits_of_unknown_names_are_named(folder):
     ):
         split_rows(give_fields(folder, split=["dev", None, "test", "test"]))
     with pytest.raises(
-        InvalidInputError, match=r"the order of the splits odd is unknown; pass the split to confirm on as confirm="
+        InvalidInputError,
+        match=r"the order of the splits odd is unknown; name .* command line --confirm-split",
     ):
         split_rows(give_fields(folder, split=["dev", "odd", "test", "test"]))
     assert split_rows(load_dataset(folder), "odd")[1].tolist() == [1]

@@ -118,6 +118,12 @@ def test_calibrating_with_labels_refuses_a_source_read_the_wrong_way_round():
         engine.fit(answers, {query: {"p9"} for query, _ in answers})
 
 
+def test_calibrating_with_gains_takes_passages_with_a_gain_of_zero_as_not_relevant():
+    engine, answers = engine_of(graph={}, vector={}), answers_of(20)
+    gains = {"p0": 2} | {f"p{i}": 0 for i in range(5, 10)}
+    assert engine.fit(answers, {query: gains for query, _ in answers}).pipeline.calibrators
+
+
 def test_calibration_labels_must_belong_to_the_queries():
     many = ["a", "b", *map(str, range(18))]
     assert list(calibration_queries(many, {"a": ["p"]}, False)) == many

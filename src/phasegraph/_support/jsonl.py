@@ -89,7 +89,12 @@ def text_field(path: Path, line: int, row: Mapping[str, object], name: str, defa
     """
     value = row.get(name, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
-        raise file_error(path, line, f"{name!r} must be text that is not blank; got {value!r}")
+        raise file_error(
+            path,
+            line,
+            f"{name!r} must be text that is not blank; got {value!r}"
+            + (f"; rename the field '_{name}'" if name not in row and f"_{name}" in row else ""),
+        )
     return value
 
 

@@ -473,14 +473,14 @@ def conformal_threshold(
     )
 
 
-def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
+def three_way(floor: Threshold | float, accept: Threshold | float, /) -> Threshold:
     """Combine two thresholds: reject hits below `floor`, accept hits at or above `accept`; other hits are ambiguous.
 
     Parameters
     ----------
-    floor : Threshold
+    floor : Threshold or float
         The lower threshold, usually fitted for a recall target or a miss rate.
-    accept : Threshold
+    accept : Threshold or float
         The upper threshold, usually fitted for a precision target or certified.
 
     Returns
@@ -495,6 +495,7 @@ def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
     >>> band.floor, band.value, band.certified
     (0.2, 0.6, False)
     """
+    floor, accept = (one if isinstance(one, Threshold) else Threshold(one) for one in (floor, accept))
     parts = (("Accepted", accept), ("Not rejected", floor))
     promises = [f"{what}: {one.promise}" for what, one in parts if one.promises]
     return Threshold(

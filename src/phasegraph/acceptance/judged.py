@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from phasegraph._support.typing import BoolArray, FloatArray, IntArray
-from phasegraph._support.validation import check_choice
+from phasegraph._support.validation import check_choice, check_number
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Ranking
 
@@ -154,8 +154,9 @@ def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]]
     ----------
     answers : mapping of str to Ranking or Result
         The rankings of a source, or the results of a pipeline, by query.
-    relevant : mapping of str to collection of str
-        The ids of all relevant passages by query. Every query of `answers` must be a key; its ids may be empty.
+    relevant : mapping of str to collection of str, or to mapping of str to float
+        The ids of all relevant passages by query, or their gains by id; ids with a gain of 0 or less are not relevant.
+        Every query of `answers` must be a key; its ids may be empty.
 
     Returns
     -------
@@ -165,7 +166,9 @@ def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]]
     Raises
     ------
     InvalidInputError
-        If a query of `answers` is not in `relevant`.
+        If a query of `answers` is not in `relevant`, or a gain is not finite.
+    InvalidTypeError
+        If an answer is not a Ranking or Result, or the ids are not a collection of texts.
     InsufficientDataError
         If no hit is relevant, or all hits are relevant.
 
@@ -176,14 +179,21 @@ def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]]
     >>> judged.scores, judged.labels
     (array([0.9, 0.5]), array([False,  True]))
     """
-    missing = [query for query in answers if query not in relevant]
+    gold = relevant_ids(relevant)
+    missing = [query for query in answers if query not in gold]
     if missing:
         raise InvalidInputError(
             f"every query must be judged; `relevant` lacks {missing[0]!r}: add it, with an empty set if no passage is "
             "relevant"
         )
+    for query, answer in answers.items():
+        if not hasattr(answer, "ids") or not hasattr(answer, "scores"):
+            raise InvalidTypeError(
+                f"answers[{query!r}] must be a Ranking or a Result; got {type(answer).__name__}: give the ranking of "
+                "one source, or the result of a pipeline"
+            )
     scores = [np.asarray(answer.scores, dtype=np.float64) for answer in answers.values()]
-    labels = [identifier in relevant[query] for query, answer in answers.items() for identifier in answer.ids]
+    labels = [identifier in gold[query] for query, answer in answers.items() for identifier in answer.ids]
     queries = [query for query, answer in answers.items() for _ in answer.ids]
     names = {str(getattr(answer, "source", "")) for answer in answers.values()}
     return JudgedScores(
@@ -348,6 +358,22 @@ def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, froz
         if isinstance(ids, str) or not isinstance(ids, Collection) or not all(isinstance(one, str) for one in ids):
             raise InvalidTypeError(f"relevant[{query!r}] must be a collection of ids of passages; got {ids!r:.80}")
     return {query: frozenset(ids) for query, ids in relevant.items()}
+
+
+def relevant_ids(relevant: Mapping[str, Collection[str]], /) -> dict[str, frozenset[str]]:
+    """Return the ids of the relevant passages by query, as :func:`check_relevant`.
+
+    If a query has gains by id, only the ids with a gain above 0 are relevant.
+
+    >>> relevant_ids({"q": {"a": 2, "b": 0}})
+    {'q': frozenset({'a'})}
+    """
+    known = check_relevant(relevant)
+    for query, ids in relevant.items():
+        if isinstance(ids, Mapping):
+            gains = {one: check_number(f"relevant[{query!r}][{one!r}]", ids[one], minimum=None) for one in ids}
+            known[query] = frozenset(one for one, gain in gains.items() if gain > 0)
+    return known
 
 
 def _spearman(scores: FloatArray, labels: BoolArray, groups: IntArray) -> FloatArray:

@@ -307,10 +307,11 @@ class RowFile:
             return Piece(self.path, first, last)
         return Piece(self.path, self.starts[first], self.starts[last], self.lines[first])
 
-    def check_ids(self) -> None:
+    def check_ids(self, *, in_columns: bool = False) -> None:
         """Raise InvalidInputError if an id repeats; the number of a JSON line is the id of a line without an ``id``.
 
-        Ids that are not strings are not checked.
+        With `in_columns`, an id with white space is also an error, because white space separates TREC's columns. Ids
+        that are not strings are not checked.
         """
         rows: Iterable[tuple[int, Mapping[str, Any]]]
         if self.starts is None:
@@ -323,6 +324,12 @@ class RowFile:
         seen: dict[str, int] = {}
         for place, row in rows:
             name = row.get("id")
+            if in_columns and isinstance(name, str) and len(name.split()) != 1:
+                raise file_error(
+                    self.path, place if self.lines is not None else None,
+                    f"the ids of a TREC run must be non-empty text without white space; got {name!r}: change the id, "
+                    "or write a file that ends in .jsonl or .parquet",
+                )  # fmt: skip
             if isinstance(name, str) and seen.setdefault(name, place) != place:
                 raise file_error(self.path, None, f"ids must not repeat; {kind} {seen[name]} and {place} have {name!r}")
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import version
+from math import isfinite
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from time import time
@@ -18,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.files import one_writer
+from phasegraph._support.jsonl import objects_of
 from phasegraph._support.ordering import reached_by, top_order
 from phasegraph._support.validation import check_count, check_query
 from phasegraph.distributed.building import Run, Spent, cuts, peak
 from phasegraph.distributed.local import Piece, Processes, engine_of, row_file
-from phasegraph.distributed.shards import arrow, digest_of, made_here, rows_of
+from phasegraph.distributed.shards import EMBEDDING, arrow, digest_of, made_here, rows_of
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.runs import check_columns
 from phasegraph.fusion.context import Context
@@ -102,6 +104,24 @@ class Answering:
             vectors = np.array([embed(question_of(row)[1]) for row in rows], dtype=np.float32)
         return arrow().Table.from_pylist(self.rows(rows, vectors), schema=answer_schema())
 
+    def vectors_in(self, rows: Sequence[Mapping[str, Any]], embedded: bool) -> Any:
+        """Return the embeddings in JSON rows of questions, or None if the questions of the file are not `embedded`."""
+        held = self.index.graph.embeddings
+        width = None if held is None else held.shape[1]
+        for row in rows:
+            given = row.get(EMBEDDING)
+            if (given is not None) != embedded:
+                raise InvalidInputError(
+                    f"question {row.get('id')!r} must have {'an' if embedded else 'no'} embedding, because the first "
+                    f"question has {'one' if embedded else 'none'}; got {given!r:.80}"
+                )
+            if embedded and width is not None and not _is_vector(given, width):
+                raise InvalidInputError(
+                    f"the embedding of question {row.get('id')!r} must be a list of {width} finite numbers; got "
+                    f"{given!r:.80}: use the model that embedded the passages"
+                )
+        return [row[EMBEDDING] for row in rows] if embedded else None
+
     def _nearest(self, vectors: Any, count: int) -> Iterator[Ranking]:
         """Yield a ranking of the 50 nearest passages for each of `count` questions, from the questions' `vectors`."""
         held = self.index.graph.embeddings
@@ -132,6 +152,21 @@ class Answering:
     def _content(self, name: str) -> str:
         record = self.index.records.get(name)
         return "" if record is None else record.content
+
+
+def _is_vector(given: object, width: int) -> bool:
+    if not isinstance(given, list) or len(given) != width:
+        return False
+    return all(isinstance(one, int | float) and isfinite(one) for one in given)
+
+
+def are_embedded(queries: Path) -> bool:
+    """Return True if a file of questions, Parquet or JSON lines, has an embedding of the first question."""
+    if queries.suffix == ".parquet":
+        from pyarrow.parquet import read_schema
+
+        return EMBEDDING in read_schema(queries).names
+    return next(objects_of(queries))[1].get(EMBEDDING) is not None
 
 
 def question_of(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -187,7 +222,11 @@ def answer_piece(piece: Piece, folder: str, k: int, state: str, model: Any, to: 
 
     asked = answering(folder, k, state)
     try:
-        table = asked.answers(*piece.read(*COLUMNS, numbered=True), query_embedder(model))
+        rows, vectors = piece.read(*COLUMNS, numbered=True)
+        embed = query_embedder(model)
+        if piece.line and embed is None:
+            vectors = asked.vectors_in(rows, are_embedded(piece.file))
+        table = asked.answers(rows, vectors, embed)
     except InvalidInputError as error:
         raise type(error)(f"{piece.file}: {error}") from error
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -214,8 +253,8 @@ def retrieve(
     ----------
     queries : path
         A ``.parquet`` file or a file of JSON lines with ``id`` and a question in ``text``, ``question`` or ``query``.
-        In JSON lines, the default ``id`` is the line number. Ids must not repeat. A Parquet file may also have
-        ``embedding``.
+        In JSON lines, the default ``id`` is the line number. Ids must not repeat. Every row or none may also have
+        ``embedding``, the question's embedding by the model of the passages; it is not used with `embeddings`.
     index : path
         An index from :func:`~phasegraph.distributed.build_index` or ``phasegraph index``, or a saved retriever.
     out : path
@@ -247,7 +286,10 @@ def retrieve(
     edges = cuts(len(read_queries), shards, at_once, QUERIES_PER_SHARD)
     query_embedder(embeddings)
     k = check_count("k", k, minimum=1)
-    read_queries.check_ids()
+    in_columns = place.suffix not in (".parquet", ".jsonl")
+    if in_columns:
+        check_columns(place.stem)
+    read_queries.check_ids(in_columns=in_columns)
     state = _state(target)
     folder = Path(work).absolute() if work is not None else place.with_name(f"{place.name}.work")
     folder.mkdir(parents=True, exist_ok=True)

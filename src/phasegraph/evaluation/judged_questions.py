@@ -37,7 +37,7 @@ def read_judged(
         rows = objects_of(file)
     elif isinstance(judged, Mapping):
         rows = [
-            (row, {"question": question, "relevant": dict(ids) if isinstance(ids, Mapping) else list(ids)})
+            (row, {"question": question, "relevant": _plain(ids)})
             for row, (question, ids) in enumerate(judged.items(), start=1)
         ]
     else:
@@ -57,3 +57,10 @@ def read_judged(
             "the same documents"
         )
     return queries, passages, name
+
+
+def _plain(ids: object) -> object:
+    """Return gains as a dict, and a collection of ids as a list; return any other value unchanged."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        return ids
+    return dict(ids) if isinstance(ids, Mapping) else list(ids)

@@ -153,7 +153,11 @@ def _read_grades(file: Path, line: int, row: Mapping[str, object], known: set[st
     if key == "relevant" and isinstance(value, list):
         value = dict.fromkeys(id_list(file, line, value, key), 1.0)
     if not isinstance(value, dict):
-        raise file_error(file, line, f"{key!r} must be an object of gains by passage id; got {value!r}")
+        raise file_error(
+            file, line,
+            f"{key!r} must be {'a list of ids, or ' * (key == 'relevant')}an object of gains by passage id; "
+            f"got {value!r}",
+        )  # fmt: skip
     for name, grade in value.items():
         if known is not None and name not in known:
             raise file_error(file, line, f"the graded passage {name!r} is not in the corpus")

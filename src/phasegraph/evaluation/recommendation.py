@@ -163,7 +163,7 @@ def recommend(
         return Recommendation(
             "fusion", f"use {fusion.system}, a fixed fusion with the walk: {gain}; the default gains {default.text}"
         )
-    walk = f"the walk adds nothing here (the default gains {default.text} over {default.over})"
+    walk = f"the walk does not clearly help here (the default gains {default.text} over {default.over})"
     if bm25.low > 0 and over_bm25.low <= 0:
         gain = f"it gains {bm25.text} {points} over vectors"
         beaten = f"the fusion {over_bm25.system} does not clearly beat BM25 ({over_bm25.text})"

@@ -116,7 +116,7 @@ def evaluate(
     corpus : path or sequence of Passage, optional
         The passages of the corpus (JSONL: ``id``, ``title``, ``text``). With a corpus, a judgement of an unknown id is
         an error. Returned ids that are not in the corpus are counted. Hits without an id are matched by their text.
-    measures : sequence of str or Measure, optional
+    measures : str, or sequence of str, Measure or measures of ir-measures, optional
         Additional measures. The default measures are Recall at 5 and 10, nDCG@10 and MRR@10. LastHop at 5 and 10 is
         added if the order of ``hops`` is known. PageRecall and Pages at 5 and 10 are added if questions have ``pages``
         and the corpus has the field ``source``; without a corpus, the metadata of the hits must have this field.
@@ -197,7 +197,8 @@ def _goals(queries: Sequence[Query], further: Sequence[str | Measure]) -> tuple[
     """Return the default measures, the measures that the judgements of `queries` allow, and the measures `further`."""
     goals = OWN_MEASURES + LAST_HOP * any(query.judgement.last_hop_known for query in queries)
     goals += PAGE_MEASURES * any(query.judgement.pages for query in queries)
-    parsed = (Measure.parse(one) if isinstance(one, str) else one for one in further)
+    listed = [further] if isinstance(further, str) else further
+    parsed = (one if isinstance(one, Measure) else Measure.parse(str(one)) for one in listed)
     return tuple(dict.fromkeys([*goals, *parsed]))
 
 

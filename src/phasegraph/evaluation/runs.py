@@ -178,14 +178,19 @@ def check_columns(*texts: str) -> None:
             )
 
 
+_BEIR = ["query-id", "corpus-id", "score"]
+"""The columns in the first line of BEIR's files of judgements."""
+
+
 def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tuple[Judgement, ...]:
-    """Read judgements in TREC's four columns, or from JSONL if the name ends in ``.jsonl``.
+    """Read judgements in TREC's four columns or BEIR's three, or from JSONL if the name ends in ``.jsonl``.
 
     Parameters
     ----------
     path : path
-        TREC: ``query 0 id grade``; grades are integers, and a grade >= 1 means relevant. JSONL: ``{"query", "hops"}``
-        with an optional ``"last_hop_known"`` (default false), one query per line.
+        TREC: ``query 0 id grade``; grades are integers, and a grade >= 1 means relevant. BEIR: the first line is
+        ``query-id corpus-id score``, and tabs separate the columns of all lines. JSONL: ``{"query", "hops"}`` with an
+        optional ``"last_hop_known"`` (default false), one query per line.
     passages : iterable of str, optional
         The ids of the corpus; a judgement of any other id is an error.
 
@@ -200,15 +205,23 @@ def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tu
     if file.suffix == ".jsonl":
         return _jsonl_judgements(file, known)
     grades: dict[str, dict[str, float]] = {}
+    beir = False
     for line, text in lines_of(file):
-        columns = text.split()
-        if len(columns) != 4:
-            raise file_error(file, line, f"a qrels line must be 'query 0 id grade'; got {text!r}")
-        query, passage = columns[0], columns[2]
+        if not grades and text.split("\t") == _BEIR:
+            beir = True
+            continue
+        columns = text.split("\t") if beir else text.split()
+        if len(columns) != (3 if beir else 4):
+            raise file_error(
+                file, line,
+                "a qrels line must be 'query 0 id grade', or query, id and grade between tabs below BEIR's line of "
+                f"names; got {text!r}",
+            )  # fmt: skip
+        query, passage, given = columns[0], columns[-2], columns[-1]
         try:
-            grade = float(int(columns[3]))
+            grade = float(int(given))
         except (ValueError, OverflowError) as error:
-            raise file_error(file, line, f"a grade must be a whole number; got {columns[3]!r}") from error
+            raise file_error(file, line, f"a grade must be a whole number; got {given!r}") from error
         _check_known(file, line, passage, known)
         of_query = grades.setdefault(query, {})
         if passage in of_query:

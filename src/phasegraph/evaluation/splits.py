@@ -96,8 +96,8 @@ def split_rows(dataset: Dataset, confirm: str | None = None) -> tuple[IntArray, 
         other = sorted(set(names) - set(ORDER_OF_SPLITS))
         if other:
             raise InvalidInputError(
-                f"{dataset.name}: the order of the splits {', '.join(other)} is unknown; pass the split to confirm on "
-                "as confirm="
+                f"{dataset.name}: the order of the splits {', '.join(other)} is unknown; name the split to confirm "
+                "on (confirm=, on the command line --confirm-split)"
             )
         confirm = max(names, key=ORDER_OF_SPLITS.index)
     if confirm is not None:

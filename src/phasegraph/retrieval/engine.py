@@ -21,7 +21,7 @@ from phasegraph._support.text import counted
 from phasegraph._support.validation import LONGEST_QUERY
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.acceptance.confidence import LEAST_QUERIES, Confidence
-from phasegraph.acceptance.judged import check_orientations
+from phasegraph.acceptance.judged import check_orientations, relevant_ids
 from phasegraph.calibration.background import normal_quantile
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
@@ -241,11 +241,12 @@ class FusionEngine:
     ) -> FusionEngine:
         """Return a copy of the engine with fitted calibrators, minimum agreement between sources, and confidence.
 
-        `answers` pairs each query with its rankings. `relevant` maps queries to the ids of their relevant passages. The
-        engine uses `relevant` to check the direction of each source's scores, and to turn the confidence into a
-        probability.
+        `answers` pairs each query with its rankings. `relevant` maps queries to the ids of their relevant passages, or
+        to gains by id. The engine uses `relevant` to check the direction of each source's scores, and to turn the
+        confidence into a probability.
         """
         if relevant is not None:
+            relevant = relevant_ids(relevant)
             check_found(answers, relevant)
             check_orientations(answers, relevant)
         calibrators = fit_calibrators(

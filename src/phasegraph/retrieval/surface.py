@@ -55,8 +55,9 @@ class Calibrating:
         ----------
         queries : sequence of str
             At least 20 different queries without labels; several hundred are better.
-        relevant : mapping of str to collection of str, optional
+        relevant : mapping of str to collection of str, or to mapping of str to float, optional
             The ids of the relevant passages for each judged query, or an empty collection if the corpus has no answer.
+            Instead of ids, gains by id are possible; ids with a gain of 0 or less are not relevant.
             An error names a source whose relevant passages have lower scores than its other passages. The scores of
             such a source are probably distances that were read as similarities. With at least 20 judged queries,
             ``Result.confidence`` becomes the probability that the corpus contains an answer. This probability assumes

@@ -35,6 +35,7 @@ from phasegraph.apps.cli.output import (
     check_heeded,
     check_named,
     check_outputs,
+    embedding_doubts,
     kept_graph,
     load_object,
     measure_of,
@@ -199,7 +200,9 @@ def compare_systems(
     trial = Trial([known[name] for name in names], measures, baseline, measured.within, systems.fetch_k)
     answers, left_out = trial.answers(inputs)
     table = trial.table(answers, tested, [*lacking, *left_out])
-    output = Output(table.to_dict() | {"within": measured.within}, [main_sheet(table, printed, measured.within)])
+    doubts = _doubts(whole, printed, systems.fetch_k, measured.within)
+    state = table.to_dict() | {"within": measured.within, "notes": [*table.notes, *doubts]}
+    output = Output(state, [main_sheet(table, printed, measured.within, doubts)])
     if best_simple(table):
         output.add("best_simple", against_simple(table, best_simple(table), printed))
     add_answers_and_protocol(output, data, trial, inputs, answers, table)
@@ -216,6 +219,21 @@ def compare_systems(
     if to.report_to is not None:
         page = write_pictures(to.report_to, replace(inputs, dataset=tested), table, output.sheets[0], trial.systems)
         shown.print(f"report: {page}")
+
+
+def _doubts(dataset: Dataset, measures: Sequence[Measure], limit: int, within: str | None) -> list[str]:
+    """Return a line for each reason to doubt the figures: lists shorter than a measure, or embeddings in wrong order.
+
+    With `within`, questions of different collections may be equal, so their embeddings are not checked.
+    """
+    found = []
+    deep = [measure for measure in measures if measure.k > limit]
+    if deep:
+        found.append(
+            f"lists of {counted(limit, 'hit')} are too short for {', '.join(map(str, deep))}: a fusion can return more "
+            f"hits than one source; --fetch-k {max(measure.k for measure in deep)} gives lists of sufficient length"
+        )
+    return found + embedding_doubts(dataset) if within is None else found
 
 
 @dataclass(frozen=True, slots=True)

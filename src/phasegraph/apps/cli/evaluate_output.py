@@ -78,8 +78,8 @@ def show_sheet(to: Console, sheet: Sheet, marked: Collection[str] = ()) -> None:
         to.print(line)
 
 
-def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -> Sheet:
-    """Format the table of all systems for the measures in `printed`, with its notes.
+def main_sheet(table: Table, printed: Collection[Measure], within: str | None, doubts: Sequence[str] = ()) -> Sheet:
+    """Format the table of all systems for the measures in `printed`, with its notes and the lines of `doubts`.
 
     `within` is the field whose value restricts the search of a query, or None.
     """
@@ -91,7 +91,7 @@ def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -
         notes.append(
             f"in brackets and under W/L: p of the paired test against {table.baseline}, with Holm's correction"
         )
-    return Sheet(title_of(table), columns, cells, notes)
+    return Sheet(title_of(table), columns, cells, [*notes, *doubts])
 
 
 def as_text(table: Table, printed: Collection[Measure] | None = None) -> tuple[list[str], list[list[str]]]:

@@ -13,7 +13,7 @@ from phasegraph._support.text import counted
 from phasegraph.apps.cli.output import check_outputs, kept_graph, open_dataset, progress, show_table, write_json
 from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.datasets import Dataset, EmbeddedDataset
 from phasegraph.evaluation.query_files import Query
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 from phasegraph.evaluation.systems import THREE, TWO
@@ -48,7 +48,8 @@ def run(
     runs = search_sources(inputs, names)
     query = dataset.queries[row]
     rankings = [runs[name].rankings[0] for name in names]
-    result = chosen.decide(rankings, dataset.context(row, rankings), k=k)
+    context = EmbeddedDataset.of(dataset).context(row, rankings)  # with embeddings, for a selection
+    result = chosen.decide(rankings, context, k=k)
     show_result(result, query, dataset, write_json(_as_dict(result, query, dataset), json_to))
 
 

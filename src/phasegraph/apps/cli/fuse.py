@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def run(runs: list[Path], out: Path, rule: str, weights: str, pipeline: Path | N
             f"run files must have different names, because the name of a file is the source; got {names}"
         )
     check_no_exact_match(names)
+    _check_weighted(rule, chosen.weights or {}, names, own is not None or pipeline is not None)
     unread = [str(prior.to_dict()["name"]) for prior in chosen.priors]
     chosen = replace(chosen, priors=())
     queries = dict.fromkeys(query for run in read for query in run.rankings)
@@ -70,3 +72,16 @@ def weights_in(text: str) -> dict[str, float] | None:
         except ValueError:
             raise typer.BadParameter(f"--weights must be name=number,name=number; got {part!r}") from None
     return found or None
+
+
+def _check_weighted(rule: str, weights: Mapping[str, float], names: Sequence[str], own: bool) -> None:
+    """Raise BadParameter if a rule has weights of its own, but none for a run; `own` says that the user gave weights.
+
+    The weights that a user gave are checked by the fusion.
+    """
+    lost = [name for name in names if name not in weights]
+    if weights and lost and not own:
+        raise typer.BadParameter(
+            f"--rule {rule} has weights for {' and '.join(sorted(weights))}, and not for {', '.join(lost)}: set "
+            f"--weights {','.join(f'{name}=1' for name in names)}, with your numbers, or rename the run files"
+        )

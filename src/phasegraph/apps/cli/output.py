@@ -28,7 +28,7 @@ from phasegraph.apps.cli.naming import did_you_mean
 from phasegraph.embedding import EMBEDDERS, named_embedder
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Dataset, load_dataset
+from phasegraph.evaluation.datasets import Dataset, embeddings_fit, load_dataset
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.query_files import SPANS
 from phasegraph.evaluation.runs import write_text
@@ -86,6 +86,17 @@ def open_dataset(
             f"--span-overlap has no effect: no query of {dataset.name} is judged by spans; leave it out"
         )
     return dataset
+
+
+def embedding_doubts(dataset: Dataset) -> list[str]:
+    """Return a line if the embeddings of the questions do not fit those of their passages."""
+    if embeddings_fit(dataset):
+        return []
+    return [
+        "on average, the embedding of a question is no nearer to the question's own passages than the embeddings of "
+        "other questions: check that row i of passages.f16.npy and queries.f16.npy belongs to line i of corpus.jsonl "
+        "and queries.jsonl, and that one model made both"
+    ]
 
 
 def _check_embeddings(folder: Path) -> None:

@@ -47,8 +47,23 @@ def embedded(model: Any, passages: Sequence[Any], *, show: bool = True) -> Float
                 "--embedder must name an embedding model of LangChain or LlamaIndex, or a function from text to "
                 f"vector; got {type(model).__name__}"
             )
-        return np.asarray(
-            [model(text) for text in with_progress(texts, show, label="embedding", unit="passage")], dtype=np.float32
-        )
+        rows = [model(text) for text in with_progress(texts, show, label="embedding", unit="passage")]
+        return _array_of(rows, [passage.id for passage in passages])
     starts = with_progress(range(0, len(texts), BATCH), show, label="embedding", unit="batch")
     return np.concatenate([embed_texts(model, texts[start : start + BATCH]) for start in starts])
+
+
+def _array_of(vectors: Sequence[Any], ids: Sequence[str]) -> Float32Array:
+    """Return the vectors of passages as an array; raise InvalidInputError that names the first passage without one."""
+    try:
+        found = np.asarray(vectors, dtype=np.float32)
+    except (TypeError, ValueError):
+        found = np.empty(0, dtype=np.float32)
+    if found.ndim == 2 or not len(vectors):
+        return found
+    first = np.shape(vectors[0])
+    bad = next((row for row, one in enumerate(vectors) if len(np.shape(one)) != 1 or np.shape(one) != first), 0)
+    raise InvalidInputError(
+        "--embedder must give vectors of numbers, all of the same length; got "
+        f"{type(vectors[bad]).__name__} for {ids[bad]!r}: {vectors[bad]!r:.80}"
+    )

@@ -38,14 +38,5 @@ def run(
         f"{took.peak / 1e6:,.0f} MB per process including mapped files): {out}",
         markup=False,
     )
-    if model is None and not _are_embedded(queries) and (said := unused_embeddings(*opened_with_model(index))):
+    if model is None and not retrieval.are_embedded(queries) and (said := unused_embeddings(*opened_with_model(index))):
         console().print(said)
-
-
-def _are_embedded(queries: Path) -> bool:
-    """Return True if a file of questions also contains their embeddings."""
-    if queries.suffix != ".parquet":
-        return False
-    from pyarrow.parquet import read_schema
-
-    return "embedding" in read_schema(queries).names

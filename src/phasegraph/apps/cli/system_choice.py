@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -11,9 +12,9 @@ from phasegraph._support.renamed import new_system
 from phasegraph.apps.cli.naming import say_old_name
 from phasegraph.apps.cli.output import check_named, names_in, progress
 from phasegraph.evaluation.calibrated_system import calibrated_system
-from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.datasets import Dataset, EmbeddedDataset
 from phasegraph.evaluation.peers import PEERS
-from phasegraph.evaluation.systems import NAMED_SYSTEMS, OWN_SYSTEMS, THREE, TWO, System, pipeline_system
+from phasegraph.evaluation.systems import NAMED_SYSTEMS, OWN_SYSTEMS, THREE, TWO, Batch, System, pipeline_system
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.renamed_sources import with_new_source_names
 
@@ -58,7 +59,20 @@ def added_systems(
     if pipeline is not None:
         tuned = with_new_source_names(FusionPipeline.load(pipeline), THREE)
         named = TWO if tuned.weights is None else tuple(tuned.weights)
-        found["tuned"] = pipeline_system("tuned", tuned, named, "the pipeline of --pipeline", ours=True)
+        system = pipeline_system("tuned", tuned, named, "the pipeline of --pipeline", ours=True)
+        found["tuned"] = system if tuned.selection is None else _with_embeddings(system)
     if calibrate_on is not None:
         found["calibrated"] = calibrated_system(calibrate_on, dataset, fetch_k, progress)
     return found
+
+
+def _with_embeddings(system: System) -> System:
+    """Return a system that fuses with the embeddings of the passages, because its pipeline selects passages."""
+
+    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+        return system.answer(EmbeddedDataset.of(dataset), batch, k)
+
+    def confidence(dataset: Dataset, batch: Batch) -> Sequence[float | None]:
+        return [] if system.confidence is None else system.confidence(EmbeddedDataset.of(dataset), batch)
+
+    return replace(system, answer=answer, confidence=confidence)

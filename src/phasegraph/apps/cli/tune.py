@@ -11,6 +11,7 @@ from rich.console import Console
 from phasegraph._support.text import counted
 from phasegraph.apps.cli.output import (
     check_outputs,
+    embedding_doubts,
     measure_of,
     names_in,
     open_dataset,
@@ -59,7 +60,10 @@ def run(
         sizes=dict.fromkeys(names, len(dataset.passages)),
         progress=progress,
     )
-    kept = found.chosen if keep_unconfirmed else found.pipeline
+    kept, verdict = found.pipeline, found.verdict
+    if keep_unconfirmed and found.chosen != found.pipeline:
+        kept = found.chosen
+        verdict = verdict.replace("the default stays", f"--keep-unconfirmed writes the chosen pipeline to {out}")
     judged = tune_confidence(
         kept,
         rankings,
@@ -75,12 +79,15 @@ def run(
         "limit": fetch_k,
         "parted_by": parted_by,
         **found.to_dict(),
+        "verdict": verdict,
         "confidence": figures,
     }
     to = write_json(state, json_to)
-    _show(found, dataset, parted_by, to)
+    _show(found, dataset, parted_by, verdict, to)
     if judged is not None:
         to.print(_said(judged))
+    for line in embedding_doubts(dataset):
+        to.print(line)
 
 
 def _said(found: ConfidenceTuning) -> str:
@@ -91,7 +98,7 @@ def _said(found: ConfidenceTuning) -> str:
     return f"{line}; as a probability: ECE {found.ece:.3f}, Brier {found.brier:.3f}"
 
 
-def _show(found: Tuning, dataset: Dataset, parted_by: str, to: Console) -> None:
+def _show(found: Tuning, dataset: Dataset, parted_by: str, verdict: str, to: Console) -> None:
     name = dataset.name
     title = f"{name}: {found.tried} configurations tried, best is '{found.chosen_name}'"
     if found.unfitted:
@@ -113,4 +120,4 @@ def _show(found: Tuning, dataset: Dataset, parted_by: str, to: Console) -> None:
     if dataset.groups is not None:
         parted += f": {found.tuning_groups} and {found.confirmation_groups} collections, {found.shared_groups} in both"
     to.print(parted)
-    to.print(f"gain {100 * found.low:+.1f} to {100 * found.high:+.1f} (95 %); {found.verdict}")
+    to.print(f"gain {100 * found.low:+.1f} to {100 * found.high:+.1f} (95 %); {verdict}", markup=False)
