@@ -16,7 +16,15 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import as_node, ranking_of, reader_of, unpack
-from llama_index.retrievers.phasegraph.filters import bm25_ids, is_bm25, joined, matching_rows, narrowed, only_matching
+from llama_index.retrievers.phasegraph.filters import (
+    bm25_ids,
+    is_bm25,
+    joined,
+    matching_rows,
+    narrowed,
+    only_matching,
+    refusing,
+)
 from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriever, as_retriever
 from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
 from llama_index.retrievers.phasegraph.lookup import Lookup
@@ -187,7 +195,7 @@ class _Call(SourceCall):
         source = self.source
         if source.core:
             return None, source.retriever.search(query, limit, upstream)
-        with instrument_tags(self._tags()):
+        with instrument_tags(self._tags()), refusing(source.name, source.retriever, source.filters):
             asked, bundle = prepared(source.retriever, limit, upstream, source.seen), own_bundle(self.bundle, query)
             if is_unheard(asked):
                 return asked, asked._handle_recursive_retrieval(bundle, asked._retrieve(bundle))
@@ -198,7 +206,7 @@ class _Call(SourceCall):
         source = self.source
         if source.core:
             return None, await source.retriever.asearch(query, limit, upstream)
-        with instrument_tags(self._tags()):
+        with instrument_tags(self._tags()), refusing(source.name, source.retriever, source.filters):
             asked, bundle = prepared(source.retriever, limit, upstream, source.seen), own_bundle(self.bundle, query)
             if is_unheard(asked):
                 return asked, await asked._ahandle_recursive_retrieval(bundle, await asked._aretrieve(bundle))
