@@ -29,7 +29,7 @@ from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
 from llama_index.retrievers.phasegraph.lookup import own_ids
 from llama_index.retrievers.phasegraph.nodes import copy_of, held_by_id, metadata_of, node_of
 from llama_index.retrievers.phasegraph.property_graph import chunk_of
-from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.retrieval import (
     Content,
     Described,
@@ -307,6 +307,15 @@ class IndexVectors:
     def __init__(self, index: VectorStoreIndex) -> None:
         self.index = index
 
+    def check_deletes(self) -> None:
+        """Raise StoreError if the index's vector store cannot delete nodes."""
+        kind = type(self.index.vector_store)
+        if getattr(kind, "delete_nodes", None) is BasePydanticVectorStore.delete_nodes:
+            raise StoreError(
+                f"{kind.__name__} cannot delete nodes, so the nodes of this index cannot be deleted or replaced; "
+                "nothing was changed. Build the index and the retriever again, or use another vector store"
+            )
+
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
         """Write passages to the index, and replace passages that have the same ids."""
         self.remove([one.id for one in records])
@@ -467,7 +476,22 @@ class KeptNodes(KeptPassages):
             store.remove([name for name, node in held.items() if node.ref_doc_id in names])
             store.index.insert_nodes([node for name, node in made.items() if name not in kept])
 
+    def _replace(
+        self, corpus: Any, removed: Sequence[str], came: Sequence[dict[str, Any]], items: Sequence[Any],
+        progress: bool, planned: Any = None,
+    ) -> int:  # fmt: skip
+        if removed:
+            _check_deletes(corpus)
+        self._check_added(corpus, {one["id"]: one for one in came})
+        return super()._replace(corpus, removed, came, items, progress, planned)
+
+    def _check_added(self, corpus: Any, held: Mapping[str, Any]) -> None:
+        if any(name in corpus.index.records for name in held):
+            _check_deletes(corpus)
+
     def _strays(self, corpus: Any, ids: Iterable[str] | None, where: Any) -> frozenset[str]:
+        if ids is None or ids:
+            _check_deletes(corpus)
         if ids is not None and all(one in corpus.index.records for one in ids):
             return frozenset()
         held = self._only_in_index(corpus)
@@ -535,3 +559,9 @@ class KeptNodes(KeptPassages):
         """Run :meth:`add_nodes` without blocking the event loop."""
         ids: list[str] = await in_thread(lambda given: self.add_nodes(given, **options), nodes)
         return ids
+
+
+def _check_deletes(corpus: Any) -> None:
+    """Raise StoreError if the corpus writes to an index that cannot delete nodes."""
+    if isinstance(corpus.state.store, IndexVectors):
+        corpus.state.store.check_deletes()
