@@ -234,17 +234,17 @@ class _Call(SourceCall):
         kept = unpacked if source.filters is None else only_matching(unpacked, source.filters)
         before = 0 if exchange is None else exchange.dropped
         note_dropped(before + len(unpacked) - len(kept), before + len(unpacked), notes)
-        ranking = self._ranking(exchange, kept, limit)
+        ranking = self._ranking(asked, exchange, kept, limit)
         return ranking if deleted is None else source.deletions.counted(ranking, deleted, notes)
 
-    def _ranking(self, exchange: Exchange | None, found: list[NodeWithScore], limit: int | None) -> Ranking:
+    def _ranking(self, asked: Any, exchange: Exchange | None, found: list[NodeWithScore], limit: int | None) -> Ranking:
         source, notes = self.source, self.notes
         if source.knowledge:
             if not source.own_chunks:
                 notes.append(
                     "its triples name the passages of their subjects, not the passages that contain the triples"
                 )
-            return knowledge_ranking(source.reader, found, limit, notes)
+            return knowledge_ranking(source.reader, asked, found, limit, notes)
         if decides_membership(source.retriever) and source.reader.fields.score is None:
             notes.append("rank only: in its search mode, the scores are not similarities")
             return ranking_of(source.reader, found, limit, notes, ranks=True)
