@@ -38,6 +38,7 @@ from phasegraph.retrieval import (
     KeptPassages,
     accepts_old_names,
     in_thread,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -269,14 +270,22 @@ def given_or_settings(model: BaseEmbedding | None) -> BaseEmbedding:
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
     """Return the nodes of an index by id, as :func:`nodes_of` does, and their vectors.
 
-    The list of vectors is empty unless the framework's in-memory store has a vector for every node. Raise
-    InvalidInputError if there are no nodes.
+    The list of vectors is empty unless the framework's in-memory store has a vector for every node. Warn of index nodes
+    that stand for objects. Raise InvalidInputError if there are no nodes.
     """
-    held = nodes_of(index)
+    listed = _listed(index)
+    doors = {node.node_id: node for node in listed if _stands_for_object(index, node)}
+    held = held_by_id(node for node in listed if node.node_id not in doors)
     if not held:
         raise InvalidInputError(
             "the index has no nodes: insert nodes before you build a retriever from it. To start with an empty corpus, "
             "insert one node, build the retriever, and call retriever.delete([ID])"
+        )
+    if doors:
+        warn(
+            f"{len(doors)} of {len(listed)} nodes of the index are index nodes with an object, for example "
+            f"{next(iter(doors))!r}: the graph does not contain the hits of these objects, so they rank too low. "
+            "Insert their nodes into the index instead"
         )
     known = getattr(getattr(index.vector_store, "data", None), "embedding_dict", {})
     return held, [known[name] for name in held] if all(name in known for name in held) else []
@@ -288,13 +297,15 @@ def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
     An index node that stands for a retriever, query engine or node is left out, because the index's own retriever
     replaces its hit by hits of that object.
     """
-    vectors, listed = index.vector_store, list[Any]()
+    return held_by_id(node for node in _listed(index) if not _stands_for_object(index, node))
+
+
+def _listed(index: VectorStoreIndex) -> list[BaseNode]:
+    vectors = index.vector_store
     if vectors.stores_text:
-        listed = vectors.get_nodes(node_ids=None)
-    else:
-        own = own_ids(index)
-        listed = [node for name, node in index.docstore.docs.items() if name in own]
-    return held_by_id(node for node in listed if isinstance(node, BaseNode) and not _stands_for_object(index, node))
+        return [node for node in vectors.get_nodes(node_ids=None) if isinstance(node, BaseNode)]
+    own = own_ids(index)
+    return [node for name, node in index.docstore.docs.items() if name in own]
 
 
 def _stands_for_object(index: VectorStoreIndex, node: BaseNode) -> bool:
