@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.graph_stores.types import TRIPLET_SOURCE_KEY, Triplet
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.graph_stores.types import TRIPLET_SOURCE_KEY, ChunkNode, Triplet
 from llama_index.core.indices.property_graph import (
     BasePGRetriever,
     CustomPGRetriever,
     CypherTemplateRetriever,
+    LLMSynonymRetriever,
     PGRetriever,
     TextToCypherRetriever,
+    VectorContextRetriever,
 )
 from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
 
@@ -172,6 +175,22 @@ def stores_of(retriever: object) -> list[Any]:
         return [store for row, store in enumerate(found) if all(store is not one for one in found[:row])]
     store = getattr(retriever, "_graph_store", None)
     return [] if store is None else [store]
+
+
+def kept_chunks(retriever: Any) -> list[str]:
+    """Return the ids of all passages in the in-memory graph stores that a retriever searches.
+
+    Return an empty list for another store, and for a retriever that can return other nodes than these passages.
+    """
+    if isinstance(retriever, PGRetriever):
+        parts = list(map(kept_chunks, retriever.sub_retrievers))
+        return list(dict.fromkeys(name for part in parts for name in part)) if all(parts) else []
+    store = retriever._graph_store
+    if not isinstance(store, SimplePropertyGraphStore) or not isinstance(
+        retriever, LLMSynonymRetriever | VectorContextRetriever
+    ):
+        return []
+    return [name for name, one in store.graph.nodes.items() if isinstance(one, ChunkNode)]
 
 
 def knowledge_ranking(

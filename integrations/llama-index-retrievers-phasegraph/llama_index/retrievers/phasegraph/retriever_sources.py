@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Self, cast
@@ -35,6 +35,7 @@ from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriev
 from llama_index.retrievers.phasegraph.prepared_retriever import prepared
 from llama_index.retrievers.phasegraph.property_graph import (
     is_knowledge,
+    kept_chunks,
     knowledge_ranking,
     names_own_chunks,
     stores_of,
@@ -71,6 +72,18 @@ from phasegraph.retrieval import (
 TAG = "phasegraph_source"
 
 
+def _no_text(_: object) -> str:
+    return ""
+
+
+def _no_metadata(_: object) -> Mapping[str, Any]:
+    return {}
+
+
+_UNREAD = HitAccess(_no_text, _no_metadata)
+"""For a property graph, whose texts contain triples: its texts and metadata are not compared with those of a store."""
+
+
 class RetrieverSource(WrappedSource):
     """A LlamaIndex retriever as a source of the core, which serves all calls of the fused retriever."""
 
@@ -98,6 +111,8 @@ class RetrieverSource(WrappedSource):
         elif self.has_own_ids and walks:
             self.held_ids = list(cast("Any", self.whole).kept_ids())
         self.knowledge = is_knowledge(self.retriever)
+        if self.has_own_ids and self.knowledge:
+            self.held_ids, self.access = kept_chunks(self.retriever), _UNREAD
         self.unordered = is_unordered(self.retriever)
         self.own_chunks = not self.knowledge or names_own_chunks(self.retriever)
         blocks, awaits = not getattr(self.retriever, "asynchronous", False), is_asynchronous(self.retriever)
