@@ -161,6 +161,14 @@ def test_the_document_of_a_node_is_its_parent_by_the_id_outside_of_its_metadata(
     assert len(warned) == 1
 
 
+@pytest.mark.parametrize("name", ["Simple", "Chroma"])
+def test_a_sync_counts_the_nodes_that_the_index_embeds(name):
+    retriever = CalibratedFusionRetriever.from_index(INDEXES[name]())
+    new = [TextNode(text=f"Cy sang in Hall {row}.", id_=f"new{row}", metadata={"source": "new.md"}) for row in range(2)]
+    assert retriever.sync(new).embedded == 2
+    assert retriever.sync(new).embedded == 0
+
+
 @pytest.mark.parametrize("name", sorted(INDEXES))
 def test_a_retriever_is_built_over_what_an_index_holds_with_its_ids(name):
     index = INDEXES[name]()

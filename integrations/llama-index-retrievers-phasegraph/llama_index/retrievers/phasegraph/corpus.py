@@ -494,7 +494,9 @@ class KeptNodes(KeptPassages):
         if removed:
             _check_deletes(corpus)
         self._check_added(corpus, {one["id"]: one for one in came})
-        return super()._replace(corpus, removed, came, items, progress, planned)
+        count = super()._replace(corpus, removed, came, items, progress, planned)
+        embeds = isinstance(corpus.state.store, IndexVectors) and corpus.index.graph.view.embeddings is None
+        return len(came) if embeds else count  # without vectors in the corpus, only the index embeds the nodes
 
     def _check_added(self, corpus: Any, held: Mapping[str, Any]) -> None:
         if any(name in corpus.index.records for name in held):
