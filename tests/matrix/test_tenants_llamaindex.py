@@ -4,7 +4,7 @@ import faiss
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.schema import TextNode
-from llama_index.core.vector_stores import FilterCondition, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from llama_index.retrievers.bm25 import BM25Retriever
 from llama_index.vector_stores.faiss import FaissVectorStore
 from matrix_llamaindex import LLAMAINDEX
@@ -33,15 +33,12 @@ def test_what_cannot_keep_a_filter_is_refused(data):
     for source in (Other.from_defaults(nodes=data.nodes()), lambda query: []):
         with pytest.raises(InvalidInputError, match=r"source 'graph' does not support filters="):
             CalibratedFusionRetriever(graph=source).within(only("red"))
-    either = MetadataFilters(filters=only("red").filters, condition=FilterCondition.OR)
     for wrong, error, said in (
         (None, InvalidTypeError, "filters must be MetadataFilters"),
         (MetadataFilters(filters=[]), InvalidInputError, "filters is empty"),
     ):
         with pytest.raises(error, match=said):
             CalibratedFusionRetriever(graph=walk("LlamaIndex", data)).within(wrong)
-    with pytest.raises(InvalidInputError, match="condition AND"):
-        CalibratedFusionRetriever(vector=lambda query, filters: []).within(either).within(only("red"))
 
 
 @pytest.mark.parametrize("more", [{}, {"language": "de"}, {"skip_stemming": True}, {"filters": only("red")}])

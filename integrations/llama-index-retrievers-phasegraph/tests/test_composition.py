@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from llama_index.core import VectorStoreIndex
+from llama_index.core.indices.query.query_transform.base import IdentityQueryTransform
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
-from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.retrievers import QueryFusionRetriever, TransformRetriever
 from llama_index.core.schema import TextNode
 from llamaindex_stores import ORDER, Listed, Looked, hits, ids_of
 
@@ -155,3 +156,13 @@ def test_a_nested_retriever_hands_over_scores_of_which_higher_is_better():
     report = CalibratedFusionRetriever(retrievers={"inner": inner}).explain("who?").reports[0]
     assert report.notes[0] == "higher is better: known for this store"
     assert report.calibration == "estimated"
+
+
+def test_the_limit_reaches_the_retriever_inside_a_query_transform():
+    nodes = [TextNode(text=f"Page p{row}", id_=f"p{row}") for row in range(6)]
+    inner = VectorStoreIndex(nodes, embed_model=Looked()).as_retriever(similarity_top_k=2)
+    transformed = TransformRetriever(inner, IdentityQueryTransform())
+    report = CalibratedFusionRetriever(vector=transformed).explain("p1").reports[0]
+    assert report.hits == 6
+    assert inner.similarity_top_k == 2
+    assert CalibratedFusionRetriever(vector=transformed, fetch_k=None).explain("p1").reports[0].hits == 2

@@ -5,6 +5,7 @@ import hashlib
 import pickle
 from functools import cache
 
+import faiss
 import numpy as np
 import pytest
 from llama_index.core import Settings, StorageContext, VectorStoreIndex, load_index_from_storage
@@ -14,12 +15,13 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+from llama_index.vector_stores.faiss import FaissVectorStore
 from llamaindex_stores import INDEXES, sentences
 from pydantic import Field
 from tests.suites.corpus import CorpusSuite
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
 
 
 @cache
@@ -157,6 +159,14 @@ def test_the_document_of_a_node_is_its_parent_by_the_id_outside_of_its_metadata(
         retriever.retrieve("Bo?")
     retriever.retrieve("Who met Bo?")
     assert len(warned) == 1
+
+
+@pytest.mark.parametrize("name", ["Simple", "Chroma"])
+def test_a_sync_counts_the_nodes_that_the_index_embeds(name):
+    retriever = CalibratedFusionRetriever.from_index(INDEXES[name]())
+    new = [TextNode(text=f"Cy sang in Hall {row}.", id_=f"new{row}", metadata={"source": "new.md"}) for row in range(2)]
+    assert retriever.sync(new).embedded == 2
+    assert retriever.sync(new).embedded == 0
 
 
 @pytest.mark.parametrize("name", sorted(INDEXES))
@@ -465,3 +475,27 @@ def test_a_list_of_nodes_as_a_source_names_the_method_that_takes_nodes():
         CalibratedFusionRetriever(vector=[TextNode(text="Ada met Bo.")])
     with pytest.raises(InvalidTypeError, match=r"give several sources as retrievers="):
         CalibratedFusionRetriever(vector=[len, len])
+
+
+def test_a_store_that_cannot_delete_refuses_such_a_change_before_it_embeds_anything():
+    model = Counting()
+    storage = StorageContext.from_defaults(vector_store=FaissVectorStore(faiss.IndexFlatL2(model.size)))
+    nodes = [TextNode(text=f"Ada met Bo{row}.", id_=f"n{row}", metadata={"source": f"{row}.md"}) for row in range(4)]
+    index = VectorStoreIndex(nodes, embed_model=model, storage_context=storage)
+    retriever = CalibratedFusionRetriever.from_index(index)
+    changed = TextNode(text="Cy sang.", id_="n0", metadata={"source": "0.md"})
+    model.texts.clear()
+    for change in (
+        lambda: retriever.delete(["n0"]),
+        lambda: retriever.delete(where={"source": "0.md"}),
+        lambda: retriever.sync([changed]),
+        lambda: retriever.add_nodes([changed]),
+        lambda: retriever.as_vector_store().add([changed]),
+    ):
+        with pytest.raises(StoreError, match=r"FaissVectorStore cannot delete nodes.*nothing was changed"):
+            change()
+    assert not model.texts
+    assert len(retriever.ids()) == 4
+    retriever.add_nodes([TextNode(text="Cy sang.", id_="new", metadata={"source": "new.md"})])
+    retriever.sync([TextNode(text="Di danced.", id_="newer", metadata={"source": "newer.md"})])
+    assert len(retriever.ids()) == 6

@@ -183,3 +183,61 @@ def test_retrievers_that_are_merged_with_different_filters_are_refused_beside_an
     with pytest.raises(InvalidInputError, match="QueryFusionRetriever do not have the same filters: give them as"):
         CalibratedFusionRetriever(vector=mixed, graph=EntityGraphRetriever.from_nodes(nodes()))
     assert CalibratedFusionRetriever(vector=mixed).retrieve(QUERY)
+
+
+OLD = wanted(("row", FilterOperator.LT, 3), ("row", FilterOperator.GT, 26), condition=FilterCondition.OR)
+NESTED = MetadataFilters(filters=[*EN.filters, OLD])
+
+
+def test_filters_with_or_are_combined_with_others_and_may_be_nested(index):
+    retriever = CalibratedFusionRetriever.from_index(index, k=60)
+    for found in (
+        retriever.retrieve(QUERY, filters=NESTED),
+        retriever.within(EN).retrieve(QUERY, filters=OLD),
+        retriever.within(OLD).within(EN).retrieve(QUERY),
+    ):
+        assert rows(found) == [0, 27]
+    lacks = MetadataFilters(filters=[wanted(("part", FilterOperator.LT, 1))], condition=FilterCondition.NOT)
+    assert rows(EntityGraphRetriever.from_nodes(nodes(), similarity_top_k=60).within(lacks).retrieve(QUERY)) == list(
+        range(4, 20)
+    )
+    with pytest.raises(InvalidInputError, match="filters is empty"):
+        retriever.within(MetadataFilters(filters=[MetadataFilters(filters=[])]))
+
+
+def test_a_nested_filter_counts_as_the_required_filter_only_if_every_node_must_match_it():
+    safe = CalibratedFusionRetriever(graph=EntityGraphRetriever.from_nodes(nodes()), required_filter_key="lang", k=60)
+    assert rows(safe.retrieve(QUERY, filters=MetadataFilters(filters=[NESTED]))) == [0, 27]
+    either = MetadataFilters(filters=[EN, OLD], condition=FilterCondition.OR)
+    with pytest.raises(InvalidInputError, match="required_filter_key"):
+        safe.retrieve(QUERY, filters=either)
+
+
+def test_a_node_without_the_key_is_empty(recwarn):
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
+    empty = wanted(("part", FilterOperator.IS_EMPTY, None))
+    retriever = CalibratedFusionRetriever.from_index(index, k=60)
+    assert rows(retriever.retrieve(QUERY, filters=empty)) == list(range(20, 30))
+    assert len(retriever.ids(where=empty)) == 10
+    assert len(retriever.retrieve(QUERY, filters=wanted(("other", FilterOperator.IS_EMPTY, None)))) == 30
+    assert not recwarn
+
+
+def test_an_operator_that_the_store_does_not_know_ends_the_call_and_does_not_count_as_a_failure():
+    storage = StorageContext.from_defaults(vector_store=STORES["Chroma"]())
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4), storage_context=storage)
+    retriever = CalibratedFusionRetriever.from_index(index, k=60)
+    for _ in range(11):
+        with pytest.raises(InvalidInputError, match=r"ChromaVectorStore refuses filters= with 'text_match' on 'lang'"):
+            retriever.retrieve(QUERY, filters=wanted(("lang", FilterOperator.TEXT_MATCH, "en")))
+    assert all(report.status == "ok" for report in retriever.explain(QUERY, filters=EN).reports)
+
+
+def test_values_that_cannot_be_compared_are_named_without_the_value_of_a_passage():
+    mixed = [*nodes(), TextNode(id_="old", text="Ada met Cy in Rome.", metadata={"row": "secret"})]
+    walk = EntityGraphRetriever.from_nodes(mixed)
+    with pytest.raises(
+        InvalidInputError, match=r"the metadata key 'row' with 9 by the operator '<': .* a str"
+    ) as caught:
+        walk.within(wanted(("row", FilterOperator.LT, 9))).retrieve(QUERY)
+    assert "secret" not in str(caught.value)

@@ -5,7 +5,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_stores import hits, ids_of
 
 from llama_index.retrievers.phasegraph import PhaseGraphPostprocessor
-from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError
+from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, PhasegraphWarning
 
 ONE = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 OTHER = {f"p{i}": float(i) for i in range(7, 1, -1)}
@@ -32,6 +32,17 @@ async def test_it_works_async_and_names_its_class():
     assert ids_of(await processor.apostprocess_nodes(nodes)) == ["a"]
     assert processor.class_name() == "PhaseGraphPostprocessor"
     assert processor.to_dict()["top_n"] == 10
+
+
+def test_a_key_that_names_files_instead_of_searches_is_warned_of_once():
+    found = hits(**ONE)
+    for row, hit in enumerate(found):
+        hit.node.metadata["source"] = f"{row // 2 if row < 2 else row}.md"
+    processor = PhaseGraphPostprocessor(top_n=3)
+    with pytest.warns(PhasegraphWarning, match=r"group_by='source': 8 nodes have 7 values") as seen:
+        processor.postprocess_nodes(found)
+    processor.postprocess_nodes(found)
+    assert len(seen) == 1
 
 
 def test_the_pipelines_own_k_is_top_n():

@@ -21,8 +21,8 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 from tests.suites.stages import FIRST, SECOND, TEXTS, Letters, StageSuite
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, Corrective, SourceSpec, selector_router
-from phasegraph import DegradedError, FusionPipeline, PhasegraphWarning
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, Corrective, Rerank, SourceSpec, selector_router
+from phasegraph import DegradedError, FusionPipeline, InvalidInputError, PhasegraphWarning
 
 
 class Chat(CustomLLM):
@@ -117,7 +117,7 @@ class TestLlamaIndexStages(StageSuite):
         return [Judge(judge=judge), NativeJudge(judge=judge), Reorder(judge=judge)]
 
     def dropping(self):
-        return [Judge(judge=Letters("fedcba"), keep=0), SimilarityPostprocessor(similarity_cutoff=0.5)]
+        return [Judge(judge=Letters("fedcba"), keep=0)]
 
     def inventing(self):
         return [Inventing()]
@@ -343,3 +343,10 @@ def test_what_listens_to_an_unused_transform_does_not_make_it_used():
         get_dispatcher().event_handlers.pop()
     assert events
     assert report.status == "unused"
+
+
+def test_a_threshold_on_scores_is_refused_as_a_reranker():
+    threshold = SimilarityPostprocessor(similarity_cutoff=0.5)
+    for given in (threshold, Rerank(threshold)):
+        with pytest.raises(InvalidInputError, match=r"SimilarityPostprocessor drops .* give accept="):
+            SUITE.made(rerank=given)

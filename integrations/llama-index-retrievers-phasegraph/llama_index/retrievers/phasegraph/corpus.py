@@ -29,7 +29,7 @@ from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
 from llama_index.retrievers.phasegraph.lookup import own_ids
 from llama_index.retrievers.phasegraph.nodes import copy_of, held_by_id, metadata_of, node_of
 from llama_index.retrievers.phasegraph.property_graph import chunk_of
-from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.retrieval import (
     Content,
     Described,
@@ -38,6 +38,7 @@ from phasegraph.retrieval import (
     KeptPassages,
     accepts_old_names,
     in_thread,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -269,14 +270,22 @@ def given_or_settings(model: BaseEmbedding | None) -> BaseEmbedding:
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
     """Return the nodes of an index by id, as :func:`nodes_of` does, and their vectors.
 
-    The list of vectors is empty unless the framework's in-memory store has a vector for every node. Raise
-    InvalidInputError if there are no nodes.
+    The list of vectors is empty unless the framework's in-memory store has a vector for every node. Warn of index nodes
+    that stand for objects. Raise InvalidInputError if there are no nodes.
     """
-    held = nodes_of(index)
+    listed = _listed(index)
+    doors = {node.node_id: node for node in listed if _stands_for_object(index, node)}
+    held = held_by_id(node for node in listed if node.node_id not in doors)
     if not held:
         raise InvalidInputError(
             "the index has no nodes: insert nodes before you build a retriever from it. To start with an empty corpus, "
             "insert one node, build the retriever, and call retriever.delete([ID])"
+        )
+    if doors:
+        warn(
+            f"{len(doors)} of {len(listed)} nodes of the index are index nodes with an object, for example "
+            f"{next(iter(doors))!r}: the graph does not contain the hits of these objects, so they rank too low. "
+            "Insert their nodes into the index instead"
         )
     known = getattr(getattr(index.vector_store, "data", None), "embedding_dict", {})
     return held, [known[name] for name in held] if all(name in known for name in held) else []
@@ -288,13 +297,15 @@ def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
     An index node that stands for a retriever, query engine or node is left out, because the index's own retriever
     replaces its hit by hits of that object.
     """
-    vectors, listed = index.vector_store, list[Any]()
+    return held_by_id(node for node in _listed(index) if not _stands_for_object(index, node))
+
+
+def _listed(index: VectorStoreIndex) -> list[BaseNode]:
+    vectors = index.vector_store
     if vectors.stores_text:
-        listed = vectors.get_nodes(node_ids=None)
-    else:
-        own = own_ids(index)
-        listed = [node for name, node in index.docstore.docs.items() if name in own]
-    return held_by_id(node for node in listed if isinstance(node, BaseNode) and not _stands_for_object(index, node))
+        return [node for node in vectors.get_nodes(node_ids=None) if isinstance(node, BaseNode)]
+    own = own_ids(index)
+    return [node for name, node in index.docstore.docs.items() if name in own]
 
 
 def _stands_for_object(index: VectorStoreIndex, node: BaseNode) -> bool:
@@ -306,6 +317,15 @@ class IndexVectors:
 
     def __init__(self, index: VectorStoreIndex) -> None:
         self.index = index
+
+    def check_deletes(self) -> None:
+        """Raise StoreError if the index's vector store cannot delete nodes."""
+        kind = type(self.index.vector_store)
+        if getattr(kind, "delete_nodes", None) is BasePydanticVectorStore.delete_nodes:
+            raise StoreError(
+                f"{kind.__name__} cannot delete nodes, so the nodes of this index cannot be deleted or replaced; "
+                "nothing was changed. Build the index and the retriever again, or use another vector store"
+            )
 
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
         """Write passages to the index, and replace passages that have the same ids."""
@@ -467,7 +487,24 @@ class KeptNodes(KeptPassages):
             store.remove([name for name, node in held.items() if node.ref_doc_id in names])
             store.index.insert_nodes([node for name, node in made.items() if name not in kept])
 
+    def _replace(
+        self, corpus: Any, removed: Sequence[str], came: Sequence[dict[str, Any]], items: Sequence[Any],
+        progress: bool, planned: Any = None,
+    ) -> int:  # fmt: skip
+        if removed:
+            _check_deletes(corpus)
+        self._check_added(corpus, {one["id"]: one for one in came})
+        count = super()._replace(corpus, removed, came, items, progress, planned)
+        embeds = isinstance(corpus.state.store, IndexVectors) and corpus.index.graph.view.embeddings is None
+        return len(came) if embeds else count  # without vectors in the corpus, only the index embeds the nodes
+
+    def _check_added(self, corpus: Any, held: Mapping[str, Any]) -> None:
+        if any(name in corpus.index.records for name in held):
+            _check_deletes(corpus)
+
     def _strays(self, corpus: Any, ids: Iterable[str] | None, where: Any) -> frozenset[str]:
+        if ids is None or ids:
+            _check_deletes(corpus)
         if ids is not None and all(one in corpus.index.records for one in ids):
             return frozenset()
         held = self._only_in_index(corpus)
@@ -535,3 +572,9 @@ class KeptNodes(KeptPassages):
         """Run :meth:`add_nodes` without blocking the event loop."""
         ids: list[str] = await in_thread(lambda given: self.add_nodes(given, **options), nodes)
         return ids
+
+
+def _check_deletes(corpus: Any) -> None:
+    """Raise StoreError if the corpus writes to an index that cannot delete nodes."""
+    if isinstance(corpus.state.store, IndexVectors):
+        corpus.state.store.check_deletes()

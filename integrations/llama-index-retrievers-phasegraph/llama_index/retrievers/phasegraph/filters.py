@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from traceback import walk_tb
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -21,39 +23,65 @@ from phasegraph.retrieval import FilterRefusedError, Recent, SelectedIndex
 
 
 def check_filters(given: object) -> MetadataFilters:
-    """Return `given` if it is a non-empty MetadataFilters without nested filters; otherwise raise InvalidInputError."""
+    """Return `given` if it is a MetadataFilters in which no list is empty; otherwise raise InvalidInputError."""
     if not isinstance(given, MetadataFilters):
         raise InvalidTypeError(f"filters must be MetadataFilters; got {type(given).__name__}")
     if not given.filters:
         raise InvalidInputError("filters is empty: give at least one filter, or None")
-    if any(isinstance(one, MetadataFilters) for one in given.filters):
-        raise InvalidInputError("filters must not be nested: put all filters into one list")
+    for one in given.filters:
+        if isinstance(one, MetadataFilters):
+            check_filters(one)
     return given
 
 
 def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
     """Combine filters, so that a node must match every filter; return None if every argument is None.
 
-    Raise InvalidInputError if the filters cannot be combined.
+    Filters with another condition than AND become one nested filter of the result.
     """
     found: list[MetadataFilters] = []
     for one in given:
         found += [one] if one is not None and one not in found else []
     if len(found) < 2:
         return found[0] if found else None
-    if any(one.condition not in (None, FilterCondition.AND) for one in found):
-        raise InvalidInputError("filters can be combined only if each has the condition AND; change OR or NOT to AND")
-    parts: list[MetadataFilter] = []
-    for part in (part for one in found for part in one.filters):
-        if isinstance(part, MetadataFilter) and part not in parts:
+    parts: list[MetadataFilter | MetadataFilters] = []
+    for part in (part for one in found for part in (one.filters if _is_and(one) else [one])):
+        if part not in parts:
             parts.append(part)
-    return MetadataFilters(filters=list(parts), condition=FilterCondition.AND)
+    return MetadataFilters(filters=parts, condition=FilterCondition.AND)
+
+
+def is_nested(filters: MetadataFilters) -> bool:
+    """Return True if filters contain filters with a condition of their own."""
+    return any(isinstance(one, MetadataFilters) for one in filters.filters)
+
+
+def _is_and(filters: MetadataFilters) -> bool:
+    return filters.condition in (None, FilterCondition.AND)
+
+
+def _required(filters: MetadataFilters | None) -> Iterator[MetadataFilter]:
+    """Return each filter that every node must match."""
+    for one in filters.filters if filters is not None and _is_and(filters) else ():
+        if isinstance(one, MetadataFilters):
+            yield from _required(one)
+        else:
+            yield one
+
+
+def _every(filters: MetadataFilters) -> Iterator[MetadataFilter]:
+    """Return each filter, also if it is nested."""
+    for one in filters.filters:
+        if isinstance(one, MetadataFilters):
+            yield from _every(one)
+        else:
+            yield one
 
 
 def check_agree(*given: MetadataFilters) -> None:
-    """Raise InvalidInputError if filters require different values of a key, or cannot be combined."""
+    """Raise InvalidInputError if filters require different values of a key."""
     values: dict[str, Any] = {}
-    for part in getattr(joined(*given), "filters", ()):
+    for part in _required(joined(*given)):
         if part.operator == FilterOperator.EQ and values.setdefault(part.key, part.value) != part.value:
             raise InvalidInputError(
                 f"filters must agree; got {values[part.key]!r} and {part.value!r} for {part.key!r}: remove one of the "
@@ -76,9 +104,8 @@ def check_required(key: str, given: MetadataFilters | None) -> None:
 
     None means that there are no filters.
     """
-    for one in given.filters if given is not None and given.condition in (None, FilterCondition.AND) else ():
-        if isinstance(one, MetadataFilter) and one.key == key and one.operator in _NAMES_VALUES:
-            return
+    if any(one.key == key and one.operator in _NAMES_VALUES for one in _required(given)):
+        return
     raise FilterRefusedError(
         f"required_filter_key={key!r}: the call has no filter with a value of that key; pass filters=, or search with "
         "the retriever that within(filters) returns"
@@ -108,29 +135,76 @@ def filters_of(where: object) -> MetadataFilters:
 
 
 def names_of(filters: MetadataFilters) -> frozenset[str]:
-    """Return the metadata keys that the filters read."""
-    return frozenset(one.key for one in filters.filters if isinstance(one, MetadataFilter))
+    """Return the metadata keys that a matching node can need; a node without the key matches the operator IS_EMPTY."""
+    return frozenset(one.key for one in _every(filters) if one.operator != FilterOperator.IS_EMPTY)
+
+
+def operators_of(filters: MetadataFilters) -> list[str]:
+    """Return the operators of the filters, and the conditions other than AND, in alphabetical order."""
+    inner = {name for one in filters.filters if isinstance(one, MetadataFilters) for name in operators_of(one)}
+    own = {one.operator.value for one in filters.filters if isinstance(one, MetadataFilter)}
+    condition = set[str]() if filters.condition is None or _is_and(filters) else {filters.condition.value}
+    return sorted(inner | own | condition)
 
 
 def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
-    """Return the positions of the nodes that match; a node without the filter's metadata key never matches.
+    """Return the positions of the nodes that match.
 
-    The function returns positions instead of ids, because several nodes may have the same id, or no id.
+    A node without the filter's metadata key matches only the operator IS_EMPTY. The function returns positions instead
+    of ids, because several nodes may have the same id, or no id.
     """
-    parts = [one for one in filters.filters if not isinstance(one, MetadataFilters)]
-    tests = [
-        (one.key, build_metadata_filter_fn(lambda row: nodes[int(row)].metadata, MetadataFilters(filters=[one])))
-        for one in parts
-    ]
+    fits = verdict_of(filters)
+    return [row for row, node in enumerate(nodes) if fits(node.metadata)]
+
+
+def verdict_of(filters: MetadataFilters) -> Callable[[Mapping[str, Any]], bool | None]:
+    """Return a function from a node's metadata to True (the node matches), False, or None.
+
+    None means that the metadata lack a key on which the answer depends. Such a node matches neither the filters nor
+    their opposite.
+    """
+    tests = [verdict_of(one) if isinstance(one, MetadataFilters) else _test_of(one) for one in filters.filters]
+    if _is_and(filters):
+        return lambda metadata: _all(test(metadata) for test in tests)
+
+    def none_matches(metadata: Mapping[str, Any]) -> bool | None:
+        return _all(_opposite(test(metadata)) for test in tests)
+
     if filters.condition == FilterCondition.NOT:
-        return [
-            row for row, node in enumerate(nodes)
-            if all(key in node.metadata and not test(str(row)) for key, test in tests)
-        ]  # fmt: skip
-    which = any if filters.condition == FilterCondition.OR else all
-    return [
-        row for row, node in enumerate(nodes) if which(key in node.metadata and test(str(row)) for key, test in tests)
-    ]
+        return none_matches
+    return lambda metadata: _opposite(none_matches(metadata))
+
+
+def _test_of(one: MetadataFilter) -> Callable[[Mapping[str, Any]], bool | None]:
+    matches: Any = build_metadata_filter_fn(cast("Any", dict), MetadataFilters(filters=[one]))
+    if one.operator == FilterOperator.IS_EMPTY:
+        return cast("Callable[[Mapping[str, Any]], bool]", matches)
+
+    def test(metadata: Mapping[str, Any]) -> bool | None:
+        if one.key not in metadata:
+            return None
+        try:
+            return bool(matches(metadata))
+        except TypeError as error:
+            raise FilterRefusedError(
+                f"filters cannot compare the values of the metadata key {one.key!r} with {one.value!r:.80} by the "
+                f"operator {one.operator.value!r}: a passage has a {type(metadata[one.key]).__name__} under this key"
+            ) from error
+
+    return test
+
+
+def _all(verdicts: Iterable[bool | None]) -> bool | None:
+    unknown = False
+    for one in verdicts:
+        if one is False:
+            return False
+        unknown = unknown or one is None
+    return None if unknown else True
+
+
+def _opposite(verdict: bool | None) -> bool | None:
+    return None if verdict is None else not verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +226,8 @@ class NodeFilter:
     def compared(self) -> dict[str, list[Any]]:
         """The values with which the filters compare each metadata key as a whole."""
         found: dict[str, list[Any]] = {}
-        for one in self.filters.filters if self.filters.condition != FilterCondition.NOT else ():
-            if isinstance(one, MetadataFilter) and one.operator in _COMPARES:
+        for one in _affirmed(self.filters):
+            if one.operator in _COMPARES:
                 several = one.operator == FilterOperator.IN and isinstance(one.value, list)
                 found.setdefault(one.key, []).extend(cast("list[Any]", one.value) if several else [one.value])
         return found
@@ -161,6 +235,15 @@ class NodeFilter:
     def rows(self, hits: Sequence[Any]) -> list[int]:
         """Return the positions of the nodes that match the filters."""
         return matching_rows(hits, self.filters)
+
+
+def _affirmed(filters: MetadataFilters) -> Iterator[MetadataFilter]:
+    """Return each filter that is not under the condition NOT."""
+    for one in filters.filters if filters.condition != FilterCondition.NOT else ():
+        if isinstance(one, MetadataFilters):
+            yield from _affirmed(one)
+        else:
+            yield one
 
 
 def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]:
@@ -188,6 +271,31 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
     made = copy.copy(retriever)
     made._filters = joined(retriever._filters, filters)
     return made
+
+
+@contextmanager
+def refusing(name: str, retriever: Any, filters: MetadataFilters | None) -> Iterator[None]:
+    """Raise FilterRefusedError instead of the error with which the retriever's vector store refuses the filters.
+
+    A store that does not know an operator raises such an error at every search. Errors from outside the store pass
+    through: they are failures of the source. `name` is the name of the source, for the message.
+    """
+    try:
+        yield
+    except (NotImplementedError, TypeError, ValueError) as error:
+        store = type(getattr(retriever, "_vector_store", None))
+        frames = (frame.f_globals.get("__name__") for frame, _ in walk_tb(error.__traceback__))
+        if filters is None or isinstance(error, FilterRefusedError) or store.__module__ not in frames:
+            raise
+        keys = sorted({one.key for one in _every(filters)})
+        raise FilterRefusedError(
+            f"source {name!r}: {store.__name__} refuses filters= with {_listed(operators_of(filters))} on "
+            f"{_listed(keys)} ({type(error).__name__}): use operators and values that this store supports"
+        ) from error
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def only_matching(hits: Sequence[NodeWithScore], filters: MetadataFilters | None) -> list[NodeWithScore]:

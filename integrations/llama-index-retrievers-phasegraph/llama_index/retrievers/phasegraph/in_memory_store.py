@@ -17,7 +17,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index.retrievers.phasegraph.filters import key_of
+from llama_index.retrievers.phasegraph.filters import is_nested, key_of, verdict_of
 from phasegraph.retrieval import Nearest, Recent, turn
 
 
@@ -46,7 +46,15 @@ class OneSearchAtATime:
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Run the store's search while no other search runs, and return the result."""
         with turn():
-            return self._store.query(self._narrowed(query), **kwargs)
+            return self._store.query(self._narrowed(self._flat(query)), **kwargs)
+
+    def _flat(self, query: VectorStoreQuery) -> VectorStoreQuery:
+        """Replace nested filters, which the store does not support, by the ids of the matching nodes."""
+        if query.filters is None or not is_nested(query.filters):
+            return query
+        held, fits = self._store.data.metadata_dict, verdict_of(query.filters)
+        wanted = held if query.node_ids is None else [one for one in query.node_ids if one in held]
+        return replace(query, filters=None, node_ids=[one for one in wanted if fits(held[one])])
 
     def _narrowed(self, query: VectorStoreQuery) -> VectorStoreQuery:
         """Restrict the query to nodes that can be among the nearest; return it unchanged if its mode is not DEFAULT."""

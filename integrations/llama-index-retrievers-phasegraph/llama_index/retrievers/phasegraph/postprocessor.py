@@ -16,6 +16,7 @@ from phasegraph.retrieval import (
     HitFields,
     HitReader,
     ListFuser,
+    Once,
     accepts_old_names,
     check_count,
     list_pipeline,
@@ -62,6 +63,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
     group_by: str
     evidence_key: str | None
     _fuser: ListFuser = PrivateAttr()
+    _many_lists: Once = PrivateAttr(default_factory=Once)
 
     @accepts_old_names
     def __init__(
@@ -126,6 +128,12 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
                     f"every node must name its list under metadata[{key!r}]; node {hit.node.node_id!r} has {name!r}"
                 )
             lists.setdefault(name, []).append(hit)
+        if len(nodes) < 2 * len(lists) > 4:  # the key names a file or a topic, and not the search that found the node
+            self._many_lists.warn(
+                f"group_by={self.group_by!r}: {len(nodes)} nodes have {len(lists)} values of this metadata key, and "
+                "each value counts as a search of its own, so the order of the nodes is lost. Name a key whose value "
+                "is the name of the search, such as 'vector', or use fuse({'vector': nodes, ...})"
+            )
         return self.fuse(lists, None if query_bundle is None else query_bundle.query_str)
 
 

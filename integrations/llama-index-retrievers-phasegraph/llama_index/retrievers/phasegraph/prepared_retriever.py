@@ -8,6 +8,7 @@ from typing import Any, cast
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
+from llama_index.core.retrievers import TransformRetriever
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 
 from llama_index.retrievers.phasegraph.embedding import QuestionModel
@@ -60,6 +61,10 @@ def _with_limit(retriever: Any, limit: int) -> Any:
     """Return a copy that requests `limit` hits; the retriever itself if it has no number of hits that may change."""
     if not isinstance(retriever, BaseRetriever) or decides_membership(retriever):
         return retriever
+    if isinstance(retriever, TransformRetriever):
+        around = copy.copy(retriever)
+        around._retriever = _with_limit(retriever._retriever, limit)
+        return around
     name = next((one for one in ("similarity_top_k", "_similarity_top_k") if _is_count(retriever, one)), None)
     if name is None:
         return retriever

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.graph_stores.types import TRIPLET_SOURCE_KEY, Triplet
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.graph_stores.types import TRIPLET_SOURCE_KEY, ChunkNode, Triplet
 from llama_index.core.indices.property_graph import (
     BasePGRetriever,
     CustomPGRetriever,
     CypherTemplateRetriever,
+    LLMSynonymRetriever,
     PGRetriever,
     TextToCypherRetriever,
+    VectorContextRetriever,
 )
 from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
 
@@ -47,6 +50,7 @@ def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetrieve
     if type(made)._get_nodes_with_score is BasePGRetriever._get_nodes_with_score:  # type: ignore[attr-defined]
         properties = bool(getattr(made, "include_properties", False))
         changes["_get_nodes_with_score"] = _TripleNodes(properties)
+        changes["_add_source_text"] = _SourceText(made._add_source_text)  # type: ignore[attr-defined]
     if isinstance(made, CustomPGRetriever):
         changes["_parse_custom_return_type"] = _CustomNodes(made._parse_custom_return_type)
     if isinstance(made, CypherTemplateRetriever | TextToCypherRetriever):
@@ -114,6 +118,36 @@ class _TripleNodes:
         return TripleNode(text=" -> ".join(parts), relationships=source)
 
 
+@dataclass(frozen=True, slots=True)
+class _SourceText:
+    """A replacement for a retriever's ``_add_source_text`` that records which triples led to a passage.
+
+    The framework writes the triples into the text of the passage. Another source may supply the text of the answer.
+    """
+
+    add: Callable[[Any, Any], list[NodeWithScore]]
+    facts: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def __call__(self, retrieved_nodes: list[NodeWithScore], og_node_map: dict[str, BaseNode]) -> list[NodeWithScore]:
+        for hit in retrieved_nodes:
+            if isinstance(hit.node, TripleNode) and hit.node.ref_doc_id in og_node_map:
+                self.facts.setdefault(hit.node.ref_doc_id, {})[hit.node.text] = None
+        return self.add(retrieved_nodes, og_node_map)
+
+
+def _stated(asked: Any) -> dict[str, dict[str, None]]:
+    """Return the triples that led to passages in the search of :func:`with_own_chunks`'s copy, by passage id."""
+    found: dict[str, dict[str, None]] = {}
+    for one in asked.sub_retrievers if isinstance(asked, PGRetriever) else [asked]:
+        if isinstance(one, PGRetriever):
+            parts = _stated(one)
+        else:
+            parts = getattr(vars(one).get("_add_source_text"), "facts", {})
+        for identifier, facts in parts.items():
+            found.setdefault(identifier, {}).update(facts)
+    return found
+
+
 def chunk_of(triplet: Triplet) -> str | None:
     """Return the id of the passage that states a triple; None if the triple names no passage.
 
@@ -143,10 +177,30 @@ def stores_of(retriever: object) -> list[Any]:
     return [] if store is None else [store]
 
 
+def kept_chunks(retriever: Any) -> list[str]:
+    """Return the ids of all passages in the in-memory graph stores that a retriever searches.
+
+    Return an empty list for another store, and for a retriever that can return other nodes than these passages.
+    """
+    if isinstance(retriever, PGRetriever):
+        parts = list(map(kept_chunks, retriever.sub_retrievers))
+        return list(dict.fromkeys(name for part in parts for name in part)) if all(parts) else []
+    store = retriever._graph_store
+    if not isinstance(store, SimplePropertyGraphStore) or not isinstance(
+        retriever, LLMSynonymRetriever | VectorContextRetriever
+    ):
+        return []
+    return [name for name, one in store.graph.nodes.items() if isinstance(one, ChunkNode)]
+
+
 def knowledge_ranking(
-    reader: HitReader, found: Sequence[NodeWithScore], limit: int | None, notes: list[str]
+    reader: HitReader, asked: Any, found: Sequence[NodeWithScore], limit: int | None, notes: list[str]
 ) -> Ranking:
-    """Convert triples and passages to a ranking of passages; the triples of a passage are the passage's evidence."""
+    """Convert triples and passages to a ranking of passages; the triples of a passage are the passage's evidence.
+
+    `asked` is the copy of the retriever that found them.
+    """
+    stated = _stated(asked)
     hits = [_as_triple(hit) if _is_triple(hit.node) else hit for hit in found]
 
     def facts(ids: Sequence[str]) -> dict[str, object]:
@@ -154,6 +208,8 @@ def knowledge_ranking(
         for identifier, hit in zip(ids, hits, strict=True):
             if isinstance(hit.node, TripleNode):
                 found.setdefault(identifier, {})[hit.node.text] = None
+            elif hit.node.node_id in stated:
+                found.setdefault(identifier, {}).update(stated[hit.node.node_id])
         return {identifier: {"facts": list(texts)} for identifier, texts in found.items()}
 
     passages = [one.node.ref_doc_id if isinstance(one.node, TripleNode) else own_id(one.node) for one in hits]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Self, cast
@@ -16,7 +16,15 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import as_node, ranking_of, reader_of, unpack
-from llama_index.retrievers.phasegraph.filters import bm25_ids, is_bm25, joined, matching_rows, narrowed, only_matching
+from llama_index.retrievers.phasegraph.filters import (
+    bm25_ids,
+    is_bm25,
+    joined,
+    matching_rows,
+    narrowed,
+    only_matching,
+    refusing,
+)
 from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriever, as_retriever
 from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
 from llama_index.retrievers.phasegraph.lookup import Lookup
@@ -27,6 +35,7 @@ from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriev
 from llama_index.retrievers.phasegraph.prepared_retriever import prepared
 from llama_index.retrievers.phasegraph.property_graph import (
     is_knowledge,
+    kept_chunks,
     knowledge_ranking,
     names_own_chunks,
     stores_of,
@@ -63,6 +72,18 @@ from phasegraph.retrieval import (
 TAG = "phasegraph_source"
 
 
+def _no_text(_: object) -> str:
+    return ""
+
+
+def _no_metadata(_: object) -> Mapping[str, Any]:
+    return {}
+
+
+_UNREAD = HitAccess(_no_text, _no_metadata)
+"""For a property graph, whose texts contain triples: its texts and metadata are not compared with those of a store."""
+
+
 class RetrieverSource(WrappedSource):
     """A LlamaIndex retriever as a source of the core, which serves all calls of the fused retriever."""
 
@@ -90,6 +111,8 @@ class RetrieverSource(WrappedSource):
         elif self.has_own_ids and walks:
             self.held_ids = list(cast("Any", self.whole).kept_ids())
         self.knowledge = is_knowledge(self.retriever)
+        if self.has_own_ids and self.knowledge:
+            self.held_ids, self.access = kept_chunks(self.retriever), _UNREAD
         self.unordered = is_unordered(self.retriever)
         self.own_chunks = not self.knowledge or names_own_chunks(self.retriever)
         blocks, awaits = not getattr(self.retriever, "asynchronous", False), is_asynchronous(self.retriever)
@@ -187,7 +210,7 @@ class _Call(SourceCall):
         source = self.source
         if source.core:
             return None, source.retriever.search(query, limit, upstream)
-        with instrument_tags(self._tags()):
+        with instrument_tags(self._tags()), refusing(source.name, source.retriever, source.filters):
             asked, bundle = prepared(source.retriever, limit, upstream, source.seen), own_bundle(self.bundle, query)
             if is_unheard(asked):
                 return asked, asked._handle_recursive_retrieval(bundle, asked._retrieve(bundle))
@@ -198,7 +221,7 @@ class _Call(SourceCall):
         source = self.source
         if source.core:
             return None, await source.retriever.asearch(query, limit, upstream)
-        with instrument_tags(self._tags()):
+        with instrument_tags(self._tags()), refusing(source.name, source.retriever, source.filters):
             asked, bundle = prepared(source.retriever, limit, upstream, source.seen), own_bundle(self.bundle, query)
             if is_unheard(asked):
                 return asked, await asked._ahandle_recursive_retrieval(bundle, await asked._aretrieve(bundle))
@@ -226,17 +249,17 @@ class _Call(SourceCall):
         kept = unpacked if source.filters is None else only_matching(unpacked, source.filters)
         before = 0 if exchange is None else exchange.dropped
         note_dropped(before + len(unpacked) - len(kept), before + len(unpacked), notes)
-        ranking = self._ranking(exchange, kept, limit)
+        ranking = self._ranking(asked, exchange, kept, limit)
         return ranking if deleted is None else source.deletions.counted(ranking, deleted, notes)
 
-    def _ranking(self, exchange: Exchange | None, found: list[NodeWithScore], limit: int | None) -> Ranking:
+    def _ranking(self, asked: Any, exchange: Exchange | None, found: list[NodeWithScore], limit: int | None) -> Ranking:
         source, notes = self.source, self.notes
         if source.knowledge:
             if not source.own_chunks:
                 notes.append(
                     "its triples name the passages of their subjects, not the passages that contain the triples"
                 )
-            return knowledge_ranking(source.reader, found, limit, notes)
+            return knowledge_ranking(source.reader, asked, found, limit, notes)
         if decides_membership(source.retriever) and source.reader.fields.score is None:
             notes.append("rank only: in its search mode, the scores are not similarities")
             return ranking_of(source.reader, found, limit, notes, ranks=True)

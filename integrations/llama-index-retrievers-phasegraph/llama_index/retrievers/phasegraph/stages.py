@@ -8,6 +8,7 @@ from typing import Any
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools.types import ToolMetadata
@@ -198,6 +199,11 @@ class LlamaIndexStages(StageAdapter):
 
     def reranker(self, given: Any) -> Any:
         """Convert a node postprocessor, or an argument that the base class accepts, to a reranker."""
+        if isinstance(given, SimilarityPostprocessor):
+            raise InvalidInputError(
+                "rerank must order passages, but a SimilarityPostprocessor drops passages by their scores: give "
+                "accept= for a threshold, or give the postprocessor to the query engine"
+            )
         return PostprocessorModel(given) if isinstance(given, BaseNodePostprocessor) else super().reranker(given)
 
     def router(self, given: Any) -> Any:
