@@ -1,13 +1,26 @@
 """What a connection, a source and the doors of the store say of arguments that are none."""
 
 import asyncio
+import re
+import ssl
 
 import neo4j
 import pytest
 
-from phasegraph.errors import InvalidTypeError, StoreError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.graph import build_graph
-from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource, read_graph, write_graph
+from phasegraph.graph.model.entity_graph import Extraction
+from phasegraph.neo4j import (
+    GraphRecords,
+    GraphSchema,
+    Neo4jConnection,
+    Neo4jGraphSource,
+    open_graph,
+    read_graph,
+    records_from_extractions,
+    write_graph,
+)
+from phasegraph.neo4j.errors import translated
 
 
 def test_an_address_is_no_driver():
@@ -22,12 +35,12 @@ def test_an_asynchronous_driver_is_refused_before_anything_is_asked():
     asyncio.run(driver.close())
 
 
-@pytest.mark.parametrize("door", [lambda given: Neo4jGraphSource(given, "c"), read_graph])
+@pytest.mark.parametrize("door", [lambda given: Neo4jGraphSource(given, "c"), read_graph, open_graph])
 def test_a_driver_or_an_address_in_place_of_a_connection_is_named(door):
     with neo4j.GraphDatabase.driver("bolt://127.0.0.1:9") as driver:
         for given in (driver, "bolt://127.0.0.1:9"):
             with pytest.raises(
-                InvalidTypeError, match=f"connection must be a Neo4jConnection; got {type(given).__name__}"
+                InvalidTypeError, match=rf"got {type(given).__name__} \(.*for a driver, Neo4jConnection\(driver\)"
             ):
                 door(given)
 
@@ -63,3 +76,45 @@ def test_loading_from_a_wrong_address_gives_up_long_before_the_time_for_loading(
         with pytest.raises(StoreError, match=r"^unreachable: "):
             read_graph(connection, "phasegraph", corpus="c")
     assert len(tried) <= 2
+
+
+@pytest.mark.parametrize("field", ["id_keys", "name_keys", "title_keys"])
+def test_a_single_text_is_no_list_of_keys(field):
+    with pytest.raises(InvalidTypeError, match=f"{field} must be a list, not a string; got 'nr'"):
+        GraphSchema("ours", "Absatz", "Ding", "NENNT", **{field: "nr"})
+    assert getattr(GraphSchema("ours", "Absatz", "Ding", "NENNT", **{field: ["nr"]}), field) == ("nr",)
+
+
+def test_several_labels_are_refused_where_the_schema_is_made():
+    with pytest.raises(InvalidTypeError, match="entity_label must be a str; got tuple"):
+        GraphSchema("ours", "Absatz", ("Firma", "Person"), "NENNT")
+
+
+@pytest.mark.parametrize("port", ["abc", "99999"])
+def test_a_port_that_is_none_is_refused_at_once(port):
+    with pytest.raises(InvalidInputError, match="its host or port is malformed"):
+        Neo4jConnection.connect(f"bolt://localhost:{port}")
+
+
+def test_records_as_read_in_place_of_their_passages_are_named():
+    with (
+        Neo4jConnection.connect("bolt://127.0.0.1:9") as connection,
+        pytest.raises(InvalidTypeError, match="got GraphRecords: give its passages"),
+    ):
+        write_graph(connection, GraphRecords(()), corpus="c")
+
+
+def test_what_is_no_extraction_is_named():
+    for given in (["p"], [(Extraction("p", ["ada"]),)]):
+        with pytest.raises(InvalidTypeError, match="extractions must contain only Extraction objects; got"):
+            records_from_extractions([{"id": "p", "text": "Ada"}], given)
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [(ssl.SSLEOFError("eof"), "use bolt://"), (ssl.SSLCertVerificationError("who"), "does not trust")],
+)
+def test_a_server_without_encryption_is_told_from_one_with_an_unknown_certificate(cause, told):
+    error = neo4j.exceptions.ServiceUnavailable("no connection")
+    error.__cause__ = cause
+    assert re.match(f"tls: .*{told}", str(translated(error, 2.0)))

@@ -182,9 +182,7 @@ def test_what_cannot_be_walked_on_the_server_is_refused(corpus):
 
 @pytest.mark.parametrize("framework", [LANGCHAIN, LLAMAINDEX])
 def test_an_address_in_place_of_a_connection_is_refused(framework):
-    with pytest.raises(
-        InvalidTypeError, match=r"connection must be a Neo4jConnection; got str: use Neo4jConnection.connect"
-    ):
+    with pytest.raises(InvalidTypeError, match=r"got str \(for an address, use Neo4jConnection.connect"):
         made(framework, "bolt://localhost", "manuals")
 
 
@@ -214,3 +212,9 @@ def test_a_server_that_is_not_there_is_noticed_within_the_deadline_of_one_read(l
             with pytest.raises(StoreError, match=r"^unreachable"):
                 open_graph(connection, "manuals", load=load)
             assert time.monotonic() - began < 5.0
+
+
+@pytest.mark.parametrize(("framework", "field"), [(LANGCHAIN, "embeddings"), (LLAMAINDEX, "embed_model")])
+def test_a_model_without_loading_is_refused_by_the_name_that_was_given(framework, field, corpus):
+    with pytest.raises(InvalidInputError, match=f"{field}= must be None if load=False"):
+        made(framework, corpus, "manuals", load=False, **{field: object()})

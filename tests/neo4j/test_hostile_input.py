@@ -114,6 +114,7 @@ def ask(connection: Neo4jConnection, records: list[PassageRecord], corpus: str) 
         source.within(lambda passage_id: passage_id in ids).search(record.title, 5, given)
 
 
+@pytest.mark.filterwarnings("ignore:.* not normalized:phasegraph.errors.PhasegraphWarning")
 def test_hostile_values_leave_every_statement_as_it_is():
     rng = random.Random(6)
     plain = Recorder()
@@ -133,6 +134,7 @@ def test_more_than_fifty_thousand_names_and_values_are_tried():
     assert NAMES + VALUES + SEARCHES * PER_SEARCH >= 50_000
 
 
+@pytest.mark.filterwarnings("ignore:.* not normalized:phasegraph.errors.PhasegraphWarning")
 def test_searches_with_hostile_words_ids_and_filters_send_what_plain_ones_send(connection, driver):
     rng = random.Random(7)
     texts = sorted({f"x{payload}" for payload in PAYLOADS if payload.isprintable()})
@@ -173,6 +175,7 @@ def test_a_corpus_that_utf8_cannot_hold_is_refused_by_every_door(call):
     assert not driver.sent
 
 
+@pytest.mark.filterwarnings("ignore:.* not normalized:phasegraph.errors.PhasegraphWarning")
 def test_on_a_real_server_hostile_values_are_stored_and_read_as_values(connection, driver):
     driver.execute_query("CREATE (:Bystander)")
     texts = [f"x{payload}" for payload in PAYLOADS if payload != "\ud800"]

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from recording import Unasked
 
-from phasegraph.errors import InvalidInputError, StoreError
+from phasegraph.errors import InvalidInputError, PhasegraphWarning, StoreError
 from phasegraph.graph.model.entity_graph import Extraction, graph_from_extractions
 from phasegraph.graph.model.words import normalise_name
 from phasegraph.neo4j import (
@@ -259,3 +259,9 @@ def test_an_id_given_twice_is_refused():
 def test_a_record_names_the_field_that_is_wrong(field, value, message):
     with pytest.raises(InvalidInputError, match=message):
         PassageRecord(**{"id": "x", field: value})
+
+
+def test_a_name_that_questions_cannot_find_is_told(connection):
+    made = [PassageRecord("p", mentions=(("Kiel", 1),)), PassageRecord("q", facts=(("kiel", "in", "x", 1),))]
+    with pytest.warns(PhasegraphWarning, match="1 names of entities are not normalized.* which makes 'kiel' of 'Kiel'"):
+        write_graph(connection, made, corpus="c")

@@ -186,6 +186,7 @@ def test_the_graph_of_records_is_the_one_of_their_extractions():
         GraphRecords((FIRST[0], FIRST[0])).graph()
 
 
+@pytest.mark.filterwarnings("ignore:.* not normalized:phasegraph.errors.PhasegraphWarning")
 def test_what_others_wrote_into_our_schema_is_refused_by_name_or_read_as_it_is(connection, driver):
     write_graph(connection, FIRST, corpus="c")
     odd = "a\x1fb\x1bmc\x1b\x1f"

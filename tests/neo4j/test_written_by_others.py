@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from phasegraph.errors import InvalidInputError
-from phasegraph.neo4j import changes_between, detect_schema, read_graph
+from phasegraph.errors import InvalidInputError, PhasegraphWarning
+from phasegraph.neo4j import (
+    GraphSchema,
+    Neo4jConnection,
+    PassageRecord,
+    changes_between,
+    detect_schema,
+    open_graph,
+    read_graph,
+    write_graph,
+)
 from phasegraph.neo4j.schema import LANGCHAIN, LLAMA_INDEX
 
 ADA = "Ada Lovelace worked with Charles Babbage."
@@ -144,7 +153,8 @@ def test_langchain_graphs_without_the_base_label_are_read_too(connection, addres
 def test_neo4j_graphrag_graphs_are_detected_and_read(connection, driver):
     write_with_neo4j_graphrag(driver)
     assert detect_schema(connection).name == "neo4j_graphrag"
-    records = read_graph(connection)
+    with pytest.warns(PhasegraphWarning, match="2 of 2 passages have no id"):
+        records = read_graph(connection)
     assert not records.stable_ids, "its chunks carry no id of their own"
     assert by_text(records)[ADA].mentions == (("ada lovelace", 1), ("charles babbage", 1))
     assert len(by_text(records)[ENGINE].facts) == 1
@@ -181,3 +191,100 @@ def test_an_empty_database_holds_no_preset(connection):
     with pytest.raises(InvalidInputError, match="no edges of any preset"):
         detect_schema(connection)
     assert read_graph(connection, LLAMA_INDEX).passages == ()
+
+
+OURS = GraphSchema("ours", "Absatz", "Ding", "NENNT", ("nr",), ("wort",), "inhalt", ("kopf",))
+
+
+@pytest.fixture
+def own_names(connection):
+    """Two passages of a graph with names of its own; one entity has a list in the place of a name."""
+    connection.write(
+        "CREATE (p:Absatz {nr: 7, inhalt: $ada})-[:NENNT]->(a:Ding {wort: 'Ada Lovelace'}), "
+        "(:Absatz {nr: 8, inhalt: $engine})-[:NENNT]->(b:Ding {wort: 'Charles Babbage'}), (p)-[:NENNT]->(b), "
+        "(a)-[:KENNT]->(b)",
+        {"ada": ADA, "engine": ENGINE},
+    )
+    return connection
+
+
+def test_a_graph_with_names_of_its_own_is_read_without_a_warning(own_names):
+    records = read_graph(own_names, OURS)
+    assert [record.id for record in records.passages] == ["7", "8"]
+    assert records.passages[0].facts == (("ada lovelace", "KENNT", "charles babbage", 1),)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"provenance_type": "NENT"}, "'ours': no edge 'NENT' connects a node 'Absatz' with a node 'Ding'"),
+        ({"entity_label": "Dinge"}, "'ours': no edge 'NENNT' connects a node 'Absatz' with a node 'Dinge'"),
+        ({"name_keys": ("name", "id")}, "'ours': 3 of 3 edges .* set name_keys .*; they are 'name', 'id'"),
+        ({"id_keys": ("id",)}, "'ours': 2 of 2 passages have no id.*set id_keys .*; they are 'id'"),
+    ],
+)
+def test_a_name_of_the_schema_that_fits_nothing_is_told(own_names, changed, told):
+    with pytest.warns(PhasegraphWarning, match=told):
+        read_graph(own_names, dataclasses.replace(OURS, **changed))
+
+
+def test_an_entity_whose_name_is_a_list_is_told(own_names):
+    own_names.write("MATCH (d:Ding {wort: 'Ada Lovelace'}) SET d.wort = ['Ada', 'Lovelace']")
+    with pytest.warns(PhasegraphWarning, match="1 of 3 edges of passages lead to an entity without a name"):
+        records = read_graph(own_names, OURS)
+    assert [record.mentions for record in records.passages] == [(("charles babbage", 1),)] * 2
+
+
+def test_passages_that_the_schema_does_not_find_are_told_with_its_names(own_names):
+    with pytest.raises(InvalidInputError, match="no node 'Text' has a text in 'inhalt'"):
+        open_graph(own_names, schema=dataclasses.replace(OURS, passage_label="Text"))
+    tenants = dataclasses.replace(OURS, corpus_key="mandant")
+    with pytest.raises(InvalidInputError, match="has a text in 'inhalt', and 'nord' in 'mandant'"):
+        open_graph(own_names, "nord", schema=tenants)
+
+
+def test_a_corpus_is_read_beside_the_graph_of_another_library(connection, address):
+    write_with_langchain(address)
+    write_graph(connection, [PassageRecord("p", "", ADA, mentions=(("ada lovelace", 1),))], corpus="manuals")
+    assert [record.id for record in read_graph(connection, corpus="manuals").passages] == ["p"]
+
+
+def test_detecting_the_schema_keeps_the_time_that_was_given(connection):
+    asked = []
+
+    class Timed(Neo4jConnection):
+        def read(self, statement, parameters=None, *, timeout=None, **more):
+            asked.append(timeout)
+            return [[0]]
+
+    with pytest.raises(InvalidInputError, match="no edges of any preset"):
+        read_graph(Timed(connection._transactions.driver), timeout=3.0)
+    assert set(asked) == {3.0}
+
+
+def test_facts_that_the_walk_cannot_follow_are_told(own_names):
+    own_names.write(
+        "MATCH (b:Ding {wort: 'Charles Babbage'}) CREATE (b)-[:BAUTE {quelle: '8'}]->(e:Ding {wort: 'Engine'}), "
+        "(e)-[:GEHOERT {quelle: 8}]->(b)"
+    )
+    with pytest.warns(PhasegraphWarning, match="'ours': 2 of 3 facts belong to no passage"):
+        assert len(read_graph(own_names, OURS).unplaced) == 2
+    assert read_graph(own_names, dataclasses.replace(OURS, fact_source_key="quelle")).unplaced == ()
+
+
+def test_a_function_of_ids_gives_the_hits_the_properties_of_their_nodes(own_names):
+    from langchain_core.documents import Document
+
+    from langchain_phasegraph import EntityGraphRetriever
+
+    own_names.write("MATCH (p:Absatz) SET p.mandant = CASE p.nr WHEN 7 THEN 'nord' ELSE 'sued' END")
+    statement = "MATCH (p:Absatz) WHERE toString(p.nr) IN $ids RETURN toString(p.nr), p.inhalt, p.mandant"
+
+    def documents(ids):
+        rows = own_names.read(statement, {"ids": list(ids)})
+        return {name: Document(id=name, page_content=text, metadata={"m": m}) for name, text, m in rows}
+
+    graph = EntityGraphRetriever.from_neo4j(own_names, schema=OURS, documents=documents)
+    asked = "What did Charles Babbage build?"
+    assert {one.id for one in graph.invoke(asked)} == {"7", "8"}
+    assert [(one.id, one.metadata["m"]) for one in graph.invoke(asked, filter={"m": "sued"})] == [("8", "sued")]

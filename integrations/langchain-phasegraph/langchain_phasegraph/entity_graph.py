@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import VectorStore
 from pydantic import Field, PrivateAttr
 
 import phasegraph  # its subpackages graph and neo4j import scipy.sparse, so they are imported only at their first use
@@ -317,6 +318,11 @@ class Lookup(HitLookup):
             return cls("none", None)
         if isinstance(documents, Mapping):
             return cls("mapping", documents)
+        if getattr(type(documents), "get_by_ids", None) is VectorStore.get_by_ids:  # the base class looks up nothing
+            raise InvalidTypeError(
+                f"documents must be a store that looks up documents by id; a {type(documents).__name__} cannot: give "
+                "the documents, or a function of ids"
+            )
         for method in ("get_by_ids", "mget"):
             if hasattr(documents, method):
                 return cls(method, documents)

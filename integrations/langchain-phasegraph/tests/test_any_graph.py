@@ -5,7 +5,7 @@ import logging
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from langchain_phasegraph import EntityGraphRetriever, HitFields, PhaseGraphRetriever, SourceSpec, fuse_lists
 from phasegraph import AllSourcesFailed, CallableSource, InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
@@ -187,3 +187,16 @@ def test_a_payload_with_a_path_of_another_kind_is_evidence_all_the_same():
     held = EntityGraphRetriever(graph=Source(), documents=documents())
     (found,) = PhaseGraphRetriever(graph=held, evidence_key="why").invoke("q")
     assert found.metadata["why"]["sources"]["graph"]["evidence"] == "File"
+
+
+def test_a_store_that_looks_up_no_ids_is_refused_where_it_is_given():
+    class Silent(VectorStore):
+        def similarity_search(self, query, k=4, **kwargs):
+            return []
+
+        @classmethod
+        def from_texts(cls, texts, embedding, metadatas=None, **kwargs):
+            return cls()
+
+    with pytest.raises(InvalidTypeError, match="a Silent cannot: give the documents, or a function of ids"):
+        EntityGraphRetriever(graph=named("4"), documents=Silent())

@@ -10,10 +10,12 @@ from llama_index.core import (
     PropertyGraphIndex,
     SummaryIndex,
     TreeIndex,
+    VectorStoreIndex,
 )
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import KGTableRetriever, KnowledgeGraphRAGRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llamaindex_stores import Keywords, Listed, Looked, hits
 
 from llama_index.retrievers.phasegraph import (
@@ -22,7 +24,8 @@ from llama_index.retrievers.phasegraph import (
     PhaseGraphPostprocessor,
     SourceSpec,
 )
-from phasegraph import PhasegraphWarning
+from phasegraph import InvalidTypeError, PhasegraphWarning
+from phasegraph.graph import build_graph
 
 FACTS = {
     "Ada met Babbage.": [("Ada", "met", "Babbage")],
@@ -177,3 +180,35 @@ def test_a_walk_reads_its_nodes_from_the_docstore_of_another_index(kind):
     found = EntityGraphRetriever(graph, nodes=index).retrieve("What did Ada write?")
     assert {hit.text for hit in found} <= set(TEXTS)
     assert found
+
+
+def test_nodes_of_a_property_graph_index_over_an_existing_store_are_looked_up():
+    made = PropertyGraphIndex(nodes(), kg_extractors=[], llm=Ada(), embed_model=Looked(), embed_kg_nodes=False)
+    again = PropertyGraphIndex.from_existing(
+        made.property_graph_store, llm=Ada(), embed_model=Looked(), embed_kg_nodes=False
+    )
+    assert not again.docstore.docs
+    graph = build_graph([{"id": one.node_id, "text": one.text} for one in nodes()])
+    assert {hit.node_id for hit in EntityGraphRetriever(graph, nodes=again).retrieve("Ada")} == {"c0", "c1", "c2"}
+
+
+def test_an_index_whose_store_looks_up_no_nodes_is_refused():
+    class Silent(BasePydanticVectorStore):
+        stores_text: bool = True
+
+        @property
+        def client(self):
+            return None
+
+        def add(self, nodes, **kwargs):
+            return []
+
+        def delete(self, ref_doc_id, **kwargs):
+            pass
+
+        def query(self, query, **kwargs):
+            return None
+
+    index = VectorStoreIndex.from_vector_store(Silent(), embed_model=Looked())
+    with pytest.raises(InvalidTypeError, match="a Silent cannot: give the nodes, a docstore or a function of ids"):
+        EntityGraphRetriever(build_graph([{"id": "c0", "text": TEXTS[0]}]), nodes=index)

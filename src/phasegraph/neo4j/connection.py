@@ -317,6 +317,7 @@ def _check_uri(uri: str) -> None:
         raise InvalidTypeError(f"uri must be a str; got {type(uri).__name__}")
     try:
         parts = urlsplit(uri)
+        parts.port  # noqa: B018 - raises ValueError if the port is no number or too large
     except ValueError as error:
         raise InvalidInputError(
             "uri must be an address like neo4j://host:7687; its host or port is malformed"

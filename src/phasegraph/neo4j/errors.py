@@ -46,7 +46,13 @@ def translated(error: BaseException, seconds: float, database: str | None = None
             f"auth: Neo4j rejected the credentials, or the user lacks a permission ({name}): check auth= and the roles "
             "of the user"
         )
-    if _has_tls_cause(error):
+    kinds = _kinds_of_causes(error)
+    if "SSLCertVerificationError" not in kinds and ("SSLError" in kinds or "BoltSecurityError" in kinds):
+        return StoreError(
+            f"tls: no encrypted connection was set up with the server ({name}): use bolt:// or neo4j:// if the server "
+            "does not encrypt, or check its TLS settings"
+        )
+    if "SSLCertVerificationError" in kinds:
         return StoreError(
             f"tls: this machine does not trust the server's certificate ({name}): install the certificate's authority "
             "on this machine, or use bolt+ssc:// if the server signs its own certificate"
@@ -81,15 +87,16 @@ def late(seconds: float) -> StoreError:
     return StoreError(f"timeout: Neo4j did not answer within {seconds:g} s: {_SLOW}")
 
 
-def _has_tls_cause(error: BaseException) -> bool:
+def _kinds_of_causes(error: BaseException) -> set[str]:
+    """Return the names of the classes of an error and of its causes, with their base classes."""
     here: BaseException | None = error
+    kinds: set[str] = set()
     for _ in range(10):
         if here is None:
-            return False
-        if type(here).__name__ in ("BoltSecurityError", "SSLError"):
-            return True
+            break
+        kinds.update(kind.__name__ for kind in type(here).__mro__)
         here = here.__cause__
-    return False
+    return kinds
 
 
 def _answered(code: str, words: str) -> StoreError:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from phasegraph._support.validation import check_count
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, warn
 from phasegraph.graph.model.entity_graph import HOME_LEAD, HOME_TITLE
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, Row, check_connection
 from phasegraph.neo4j.records import (
@@ -114,8 +114,12 @@ def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str |
     blocks, lines = read_together(connection, asked, {"corpus": corpus}, timeout)
     rows = [row for block in blocks for row in block[0]]
     ids = [str(row[0] if _named(row[0]) else row[1]) for row in rows]
-    named = [[name for name in values_of(row[4]) if name.strip()] for row in rows]
-    placed, unplaced = _place(ids, named, _counted_facts(lines))
+    ends = [values_of(row[4]) for row in rows]
+    named = [[name for name in each if name.strip()] for each in ends]
+    if rows:
+        _warn_of_misfits(schema, [_named(row[0]) for row in rows], sum(map(len, ends)), sum(map(len, named)))
+    facts = _counted_facts(lines)
+    placed, unplaced = _place(ids, named, facts)
     normal = Normalised()
     records = [
         named_record(passage, row[2] or "", str(row[3]), Counter(names).items(), placed.get(passage, ()), normal)
@@ -123,7 +127,42 @@ def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str |
     ]
     # With a corpus, a fact without a passage may belong to another corpus.
     left = unplaced if corpus is None else ()
+    if any(named) and 2 * len(left) > len(facts):
+        warn(
+            f"schema {schema.name!r}: {len(left)} of {len(facts)} facts belong to no passage, so the walk does not "
+            "follow them: a passage must mention both ends of a fact, or fact_source_key must name a property of the "
+            "fact with the id of a passage"
+        )
     return GraphRecords(in_order(records), unplaced=left, stable_ids=all(_named(row[0]) for row in rows))
+
+
+def _warn_of_misfits(schema: GraphSchema, with_id: Sequence[bool], edges: int, named: int) -> None:
+    """Warn if names of the schema do not fit the graph, because the graph would silently lose its entities or ids.
+
+    `with_id` tells for each passage whether it has an id. `edges` is the number of edges between passages and entities,
+    and `named` the number of these edges whose entity has a name.
+    """
+    if not edges:
+        entity = "a node" if schema.entity_label is None else f"a node {schema.entity_label!r}"
+        warn(
+            f"schema {schema.name!r}: no edge {schema.provenance_type!r} connects a node {schema.passage_label!r} with "
+            f"{entity}, so the graph has no entities of the database: check provenance_type and entity_label"
+        )
+    if named < edges:
+        warn(
+            f"schema {schema.name!r}: {edges - named} of {edges} edges of passages lead to an entity without a name, "
+            f"and are left out: set name_keys to properties that contain a text; they are {_listed(schema.name_keys)}"
+        )
+    if not all(with_id):
+        warn(
+            f"schema {schema.name!r}: {len(with_id) - sum(with_id)} of {len(with_id)} passages have no id, so they get "
+            "the server's element ids, which no other source knows: set id_keys to properties that contain an id; they "
+            f"are {_listed(schema.id_keys)}"
+        )
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(map(repr, keys)) or "empty"
 
 
 def _passages_statement(schema: GraphSchema) -> str:
@@ -222,7 +261,8 @@ def read_graph(
     connection : Neo4jConnection
         The connection to the database of the graph.
     schema : str or GraphSchema, optional
-        The name of a preset, or a schema; default a preset that is detected.
+        The name of a preset, or a schema. Default: phasegraph's own schema if `corpus` is given, otherwise the preset
+        that is detected.
     corpus : str, optional
         Name of the corpus: only passages with this value of the schema's corpus key are read. It is required for our
         own schema.
@@ -240,9 +280,18 @@ def read_graph(
         If the schema is unknown or cannot be detected, or if it has no corpus key and `corpus` is given.
     StoreError
         If the server fails.
+
+    Warns
+    -----
+    PhasegraphWarning
+        If the passages have no edges to entities, if entities have no name or passages have no id under the schema, or
+        if more than half of the facts belong to no passage.
     """
     check_connection(connection)
-    chosen = detect_schema(connection) if schema is None else schema_named(schema)
+    if schema is None:
+        chosen = detect_schema(connection, timeout=timeout) if corpus is None else PHASEGRAPH
+    else:
+        chosen = schema_named(schema)
     _check_corpus(chosen, corpus)
     if chosen == PHASEGRAPH:
         return _own_graph(connection, str(corpus), timeout)

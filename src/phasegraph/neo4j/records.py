@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from phasegraph._support.validation import check_count, check_range
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.graph.model.building import read_passages, texts_of
 from phasegraph.graph.model.entity_graph import (
     HOME_LEAD,
@@ -56,7 +56,9 @@ def assemble(
     """Build the entity graph of passage records and synonyms; see `GraphRecords.graph`."""
     ids = tuple(record.id for record in records)
     if not ids:
-        raise InvalidInputError("passages is empty: give at least one passage")
+        raise InvalidInputError(
+            "passages is empty: give at least one passage; for read_graph, check corpus= and the names of the schema"
+        )
     rows_by_id(ids)
     normal = Normalised()
     ends = [[normal[end] for fact in record.facts for end in (fact[0], fact[2])] for record in records]
@@ -417,8 +419,8 @@ def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extr
 
     Raises
     ------
-    InvalidInputError
-        If an extraction has an unknown passage id, or a passage is invalid.
+    InvalidInputError, InvalidTypeError
+        If an extraction has an unknown passage id or another type, or a passage is invalid.
 
     Examples
     --------
@@ -429,6 +431,11 @@ def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extr
     rows = {row[0]: row for row in read_passages(passages)}
     found: dict[str, list[Extraction]] = {passage: [] for passage in rows}
     for each in extractions:
+        if not isinstance(each, Extraction):
+            raise InvalidTypeError(
+                f"extractions must contain only Extraction objects; got {type(each).__name__}: of a GraphIndex, give "
+                "the values of found, and each item of the values of given"
+            )
         if each.passage_id not in found:
             raise InvalidInputError(
                 f"an extraction names the passage {each.passage_id!r:.80}, which is not among the passages: add the "
@@ -508,12 +515,14 @@ def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) 
     check_corpus(corpus)
     check_count("batch", batch, minimum=1)
     if not isinstance(passages, Iterable):
+        ours = isinstance(passages, GraphRecords)
+        advice = "give its passages" if ours else "make the records with records_from_extractions"
         raise InvalidTypeError(
-            f"passages must be a list of PassageRecord objects; got {type(passages).__name__}: make the records with "
-            "records_from_extractions"
+            f"passages must be a list of PassageRecord objects; got {type(passages).__name__}: {advice}"
         )
     records = list(passages)
     seen: set[str] = set()
+    normal, other = Normalised(), dict[str, str]()
     for record in records:
         if not isinstance(record, PassageRecord):
             raise InvalidTypeError(
@@ -527,6 +536,13 @@ def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) 
         ends = (name for subject, _, other, _ in record.facts for name in (subject, other))
         for name in itertools.chain((name for name, _ in record.mentions + record.homes), ends):
             check_key_length(name, "the name of an entity")
+        other.update((name, normal[name]) for name, _ in record.mentions if normal[name] != name)
+    if other:
+        name, wanted = next(iter(other.items()))
+        warn(
+            f"{len(other)} names of entities are not normalized, so a question that names them does not find them: "
+            f"apply phasegraph.graph.normalise_name, which makes {wanted[:40]!r} of {name[:40]!r}"
+        )
     return records
 
 

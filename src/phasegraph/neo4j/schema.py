@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 
+from phasegraph._support.validation import check_names
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 
@@ -63,7 +64,8 @@ class GraphSchema:
     passage_label : str
         Label of passages. A node without a text is skipped; LlamaIndex creates such nodes for documents.
     entity_label : str or None
-        Label of entities. With None, every node at the end of a passage's provenance edge is an entity.
+        Label of entities. With None, every node at the end of a passage's provenance edge is an entity; use None if
+        entities have several labels and none in common.
     provenance_type : str
         Type of the edges between passages and entities, in either direction.
     id_keys : tuple of str
@@ -96,10 +98,13 @@ class GraphSchema:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "name" or value is None:
-                continue
-            for each in value if isinstance(value, tuple) else (value,):
-                quote(each, field.name)
+            if field.name.endswith("_keys"):
+                value = check_names(field.name, value)
+                object.__setattr__(self, field.name, value)
+                for each in value:
+                    quote(each, field.name)
+            elif field.name != "name" and value is not None:
+                quote(value, field.name)
         if not self.name_keys:
             raise InvalidInputError("name_keys is empty: name at least one property that contains the entity's name")
 
@@ -154,10 +159,11 @@ def for_entities(template: str, schema: GraphSchema) -> str:
     return template.replace("«:entity»", "" if schema.entity_label is None else ":«entity»")
 
 
-def detect_schema(connection: Neo4jConnection) -> GraphSchema:
+def detect_schema(connection: Neo4jConnection, *, timeout: float = BULK_SECONDS) -> GraphSchema:
     """Return the preset schema that fits the database.
 
-    It is the only preset whose edges between passages and entities occur in the database.
+    It is the only preset whose edges between passages and entities occur in the database. `timeout` is the maximum
+    duration of each statement in seconds.
 
     Raises
     ------
@@ -167,7 +173,7 @@ def detect_schema(connection: Neo4jConnection) -> GraphSchema:
     counted = {}
     for schema in SCHEMAS.values():
         statement = render(for_entities(_COUNT, schema), schema.names())
-        counted[schema.name] = int(connection.read(statement, timeout=BULK_SECONDS)[0][0])
+        counted[schema.name] = int(connection.read(statement, timeout=timeout)[0][0])
     # The preset for a LangChain graph without entity label has a less specific pattern, which also matches a graph
     # with entity labels.
     if counted[LANGCHAIN.name] == counted[LANGCHAIN_UNLABELLED.name]:

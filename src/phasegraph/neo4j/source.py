@@ -447,10 +447,7 @@ def open_graph(
     StoreError
         If the server cannot be reached, refuses, or does not answer in time.
     """
-    if not isinstance(connection, Neo4jConnection):
-        raise InvalidTypeError(
-            f"connection must be a Neo4jConnection; got {type(connection).__name__}: use Neo4jConnection.connect(uri)"
-        )
+    check_connection(connection)
     if not check_flag("load", load) and embed is not None:
         raise InvalidInputError(
             "embed= must be None if load=False, because Neo4j then walks the graph without embeddings: leave out "
@@ -477,9 +474,10 @@ def open_graph(
     records = read_graph(connection, chosen, corpus=corpus)
     held = {one.id: (one.title, one.text) for one in records.passages}
     if not held:
+        of = "" if corpus is None else f", and {corpus!r:.60} in {chosen.corpus_key!r}"
         raise InvalidInputError(
-            f"the graph has no passages under the schema {chosen.name!r}: choose another schema=, or load passages "
-            "into the database first"
+            f"the graph has no passages under the schema {chosen.name!r}: no node {chosen.passage_label!r} has a text "
+            f"in {chosen.text_key!r}{of}. Choose another schema=, or load passages first"
         )
     vectors = None if embed is None else embed([text for _, text in held.values()])
     loaded = GraphSource(records.graph(embeddings=vectors), embedder=embed_query)

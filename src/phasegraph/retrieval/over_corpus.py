@@ -422,6 +422,11 @@ class GraphPassages(KeptPassages):
 
         framework = cls._framework
         model = fields.get(framework.model)
+        if model is not None and not check_flag("load", load):
+            raise InvalidInputError(
+                f"{framework.model}= must be None if load=False, because Neo4j then walks the graph without "
+                f"embeddings: leave out {framework.model}=, or set load=True"
+            )
         opened = open_graph(
             connection, corpus, schema=schema, load=load,
             embed=framework.embeds_texts(model), embed_query=framework.model_of(model),

@@ -141,7 +141,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(graph))
         self.depends_on: tuple[str, ...] = tuple(getattr(source, "depends_on", ()))
-        self._search = GraphSearch(source, Lookup.of(nodes), NODES)
+        self._search = GraphSearch(source, Lookup.of_argument(nodes), NODES)
         self._filter: NodeFilter | None = None
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))

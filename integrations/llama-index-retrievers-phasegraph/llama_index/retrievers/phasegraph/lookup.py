@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llama_index.core import VectorStoreIndex
+from llama_index.core import PropertyGraphIndex, VectorStoreIndex
 from llama_index.core.graph_stores.types import PropertyGraphStore
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.schema import BaseNode
@@ -52,6 +52,8 @@ class Lookup(HitLookup):
         vectors = None if other else getattr(nodes, "vector_store", None)
         if isinstance(vectors, BasePydanticVectorStore) and vectors.stores_text:
             return cls("vectors", vectors)
+        if isinstance(nodes, PropertyGraphIndex):
+            return cls("graph_index", nodes)
         if isinstance(nodes, VectorStoreIndex):
             return cls("index", nodes)
         if isinstance(store, BaseDocumentStore):
@@ -69,6 +71,17 @@ class Lookup(HitLookup):
             )
         return cls("mapping", held_by_id(found))
 
+    @classmethod
+    def of_argument(cls, nodes: Any) -> Lookup:
+        """Create the lookup (:meth:`of`); raise InvalidTypeError also if a vector store cannot look up nodes."""
+        made = cls.of(nodes)
+        if made.kind == "vectors" and type(made.held).get_nodes is BasePydanticVectorStore.get_nodes:
+            raise InvalidTypeError(
+                f"nodes must be an index whose store looks up nodes by id; a {type(made.held).__name__} cannot: give "
+                "the nodes, a docstore or a function of ids"
+            )
+        return made
+
     def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
         """Return the existing nodes by id."""
         if self.kind == "none":
@@ -83,4 +96,8 @@ class Lookup(HitLookup):
             return {node.node_id: node for node in self.held.get_nodes(node_ids=list(ids))}
         if self.kind == "graph":
             return {node.node_id: node for node in self.held.get_llama_nodes(list(ids))}
+        if self.kind == "graph_index":  # an index over an existing store has an empty docstore
+            found = Lookup("docstore", self.held.docstore)(ids)
+            rest = [one for one in ids if one not in found]
+            return {**found, **Lookup("graph", self.held.property_graph_store)(rest)} if rest else found
         return dict(self._paired(ids, self.held(list(ids)) if self.kind == "callable" else self.held))
