@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from repeats import repeats
+from tests.graph_bits import same_graph
 
 from phasegraph import IntegrityError, InvalidInputError
-from phasegraph.graph import EntityGraph, Extraction, build_graph
+from phasegraph.graph import Extraction, build_graph
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.storage import load_graph, save_graph
 from phasegraph.graph.model.words import word_texts
@@ -36,19 +37,6 @@ def _vectors(passages: list[dict[str, str]]) -> np.ndarray:
     return np.array([[int(one["id"][1:]) + 1.0, 1.0, len(one["text"])] for one in passages])
 
 
-def _same(one: EntityGraph, other: EntityGraph) -> None:
-    assert one.passages == other.passages
-    assert one.entities == other.entities
-    for name in ("mentions", "homes", "facts", "adjacency"):
-        a, b = getattr(one, name), getattr(other, name)
-        assert a.dtype == b.dtype, name
-        parts = [(m.data.tobytes(), m.indices.tobytes(), m.indptr.tobytes()) for m in (a, b)]
-        assert parts[0] == parts[1], name
-    assert one.embeddings is not None
-    assert other.embeddings is not None
-    assert one.embeddings.tobytes() == other.embeddings.tobytes()
-
-
 corpora = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=2, max_size=9)
 
 
@@ -70,7 +58,7 @@ def test_adding_and_removing_gives_what_a_rebuild_gives_to_the_bit(
     }
     triples = {name: each for name, each in triples.items() if name in {one["id"] for one in kept}}
     whole = build_graph(kept, triples=triples, embeddings=_vectors(kept), known_names=["Twombly"])
-    _same(index.graph, whole)
+    same_graph(index.graph, whole)
 
 
 def test_a_new_title_is_found_in_passages_that_were_there_before() -> None:
@@ -95,8 +83,8 @@ def test_an_index_survives_saving_and_goes_on(tmp_path: Path) -> None:
     GraphIndex.build(start, triples=_triples(start), embeddings=_vectors(start)).save(tmp_path)
     again = GraphIndex.load(tmp_path).add(rest, triples=_triples(rest), embeddings=_vectors(rest))
     triples = {**_triples(start), **_triples(rest)}
-    _same(again.graph, build_graph(start + rest, triples=triples, embeddings=_vectors(start + rest)))
-    _same(load_graph(tmp_path), GraphIndex.load(tmp_path).graph)
+    same_graph(again.graph, build_graph(start + rest, triples=triples, embeddings=_vectors(start + rest)))
+    same_graph(load_graph(tmp_path), GraphIndex.load(tmp_path).graph)
 
 
 def test_a_graph_without_its_passages_cannot_be_updated_and_says_so(tmp_path: Path) -> None:
@@ -137,7 +125,7 @@ def test_records_handed_over_in_any_order_are_updated_as_they_are_built() -> Non
     whole = build_graph(passages, triples=records, embeddings=vectors)
     for order in (records, records[::-1]):
         index = GraphIndex.build(passages[:1], embeddings=vectors[:1])
-        _same(index.add(passages[1:], triples=order, embeddings=vectors[1:]).graph, whole)
+        same_graph(index.add(passages[1:], triples=order, embeddings=vectors[1:]).graph, whole)
     assert whole.mentions[1, whole.entity_rows["dee"]] == 2
 
 
