@@ -6,8 +6,8 @@ import zlib
 
 import pytest
 from llama_index.core import VectorStoreIndex
-from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import TextNode
+from llamaindex_stores import TextModel
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
 from phasegraph import Confidence
@@ -24,7 +24,7 @@ ASKS = ("Where is {}?", "Who knows {}?", "Tell me about {}.", "What was {} born 
 QUESTIONS = {ask.format(title): {name} for name, (title, _) in TEXTS.items() for ask in ASKS}
 
 
-class Words(BaseEmbedding):
+class Words(TextModel):
     """An embedding model that counts the words of a text, in 512 dimensions."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
@@ -32,12 +32,6 @@ class Words(BaseEmbedding):
         for word in split(text):
             out[zlib.crc32(word.encode()) % 512] += 1.0
         return out
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
 
 
 @pytest.fixture
