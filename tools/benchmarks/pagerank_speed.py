@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 import gc
-import time
 from functools import partial
 
 import igraph
 import numpy as np
+from interleaved import timed
 from scipy import sparse
 from synthetic import adjacency, entity_passage_graph, entity_seeds
 
@@ -31,12 +31,6 @@ SYSTEMS = {
     "chebyshev float32 1e-4": {"method": "chebyshev", "precision": "float32", "tolerance": 1e-4},
     "power 1e-10": {"method": "power"},
 }
-
-
-def timed(function):
-    start = time.thread_time()
-    value = function()
-    return time.thread_time() - start, value
 
 
 def peer(matrix):
