@@ -138,10 +138,10 @@ def test_renaming_the_nodes_renames_the_masses(case, random):
         )
 
 
-def scale_free(n, seed=0, mean=9.5):
-    rng = np.random.default_rng(seed)
+def scale_free(n):
+    rng = np.random.default_rng(0)
     popular = np.cumsum(np.arange(1, n + 1) ** -0.6)
-    count = int(n * mean / 2)
+    count = int(n * 9.5 / 2)
     targets = rng.permutation(n)[np.searchsorted(popular, rng.random(count) * popular[-1])]
     sources = rng.integers(0, n, count)
     kept = sources != targets

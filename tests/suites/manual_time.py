@@ -33,9 +33,9 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         time.sleep(0.001)
 
 
-async def auntil(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+async def auntil(condition: Callable[[], object]) -> None:
     """Wait like :func:`until`, without blocking the event loop."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.001)
 
