@@ -280,8 +280,8 @@ class PassageRecords(Mapping[str, PassageRecord]):
 
 def _damaged(name: str, error: Exception) -> IntegrityError:
     return IntegrityError(
-        f"the record of passage {name!r} in the saved index is damaged: {error}. Restore the folder, or build the index "
-        "again"
+        f"the record of passage {name!r} in the saved index is damaged: {error}. Restore the folder, or build the "
+        "index again"
     )
 
 
