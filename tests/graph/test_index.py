@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from repeats import repeats
+from small_corpora import passage
 from tests.graph_bits import same_graph
 
 from phasegraph import IntegrityError, InvalidInputError
@@ -15,18 +16,6 @@ from phasegraph.graph import Extraction, build_graph
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.storage import load_graph, save_graph
 from phasegraph.graph.model.words import word_texts
-
-TITLES = ["Ada", "Bo Diddley", "Paris", "The Seine (river)", "Ada Lovelace", "Order of the Seine", "", "Bo"]
-TEXTS = [
-    "Ada Lovelace met Bo Diddley in Paris by the Seine.",
-    "Bo was born in Paris. He joined the Order of the Seine.",
-    "The Seine flows through Paris, where Ada sang.",
-    "However, Ada and Bo Diddley left Cy Twombly.",
-]
-
-
-def _passage(number: int, title: int, text: int) -> dict[str, str]:
-    return {"id": f"p{number}", "title": TITLES[title], "text": TEXTS[text]}
 
 
 def _triples(passages: list[dict[str, str]]) -> dict[str, list[tuple[str, str, str]]]:
@@ -45,8 +34,8 @@ corpora = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=2, 
 def test_adding_and_removing_gives_what_a_rebuild_gives_to_the_bit(
     first: list[tuple[int, int]], more: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    start = [_passage(n, *parts) for n, parts in enumerate(first)]
-    rest = [_passage(n + len(first), *parts) for n, parts in enumerate(more)]
+    start = [passage(n, *parts) for n, parts in enumerate(first)]
+    rest = [passage(n + len(first), *parts) for n, parts in enumerate(more)]
     index = GraphIndex.build(start, triples=_triples(start), embeddings=_vectors(start), known_names=["Twombly"])
     index = index.add(rest, triples=_triples(rest), embeddings=_vectors(rest))
     gone = data.draw(st.lists(st.sampled_from([one["id"] for one in start + rest]), unique=True, max_size=3))
@@ -78,8 +67,8 @@ def test_only_what_a_change_touches_is_read_again() -> None:
 
 
 def test_an_index_survives_saving_and_goes_on(tmp_path: Path) -> None:
-    start = [_passage(n, n % 8, n % 4) for n in range(6)]
-    rest = [_passage(n, n % 8, n % 4) for n in range(6, 9)]
+    start = [passage(n, n % 8, n % 4) for n in range(6)]
+    rest = [passage(n, n % 8, n % 4) for n in range(6, 9)]
     GraphIndex.build(start, triples=_triples(start), embeddings=_vectors(start)).save(tmp_path)
     again = GraphIndex.load(tmp_path).add(rest, triples=_triples(rest), embeddings=_vectors(rest))
     triples = {**_triples(start), **_triples(rest)}
@@ -104,7 +93,7 @@ def test_a_graph_without_its_passages_cannot_be_updated_and_says_so(tmp_path: Pa
     ],
 )
 def test_a_change_that_cannot_be_made_names_what_is_wrong_and_changes_nothing(change: object, message: str) -> None:
-    index = GraphIndex.build([_passage(0, 0, 0), _passage(1, 1, 1)])
+    index = GraphIndex.build([passage(0, 0, 0), passage(1, 1, 1)])
     before = index.graph.entities
     with pytest.raises(InvalidInputError, match=message):
         change(index)  # type: ignore[operator]
@@ -112,10 +101,10 @@ def test_a_change_that_cannot_be_made_names_what_is_wrong_and_changes_nothing(ch
 
 
 def test_embeddings_of_another_width_are_refused() -> None:
-    start = [_passage(0, 0, 0)]
+    start = [passage(0, 0, 0)]
     index = GraphIndex.build(start, embeddings=_vectors(start))
     with pytest.raises(InvalidInputError, match="shape"):
-        index.add([_passage(1, 1, 1)], embeddings=[[1.0, 2.0]])
+        index.add([passage(1, 1, 1)], embeddings=[[1.0, 2.0]])
 
 
 def test_records_handed_over_in_any_order_are_updated_as_they_are_built() -> None:
