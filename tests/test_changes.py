@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.modules import module_at
 
 ROOT = Path(__file__).resolve().parents[1]
 CHANGELOG = """# Changelog
@@ -31,11 +31,7 @@ CHANGELOG = """# Changelog
 
 @pytest.fixture
 def changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    spec = importlib.util.spec_from_file_location("changes", ROOT / "tools" / "changes.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_at(ROOT / "tools" / "changes.py")
     (tmp_path / "changes").mkdir()
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG, encoding="utf-8")
     monkeypatch.setattr(module, "ROOT", tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import http.server
 import importlib
-import importlib.util
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.modules import module_at
 from tests.test_house import PUBLIC
 
 from phasegraph._support.renamed import PARAMETERS
@@ -194,12 +194,7 @@ def test_a_page_that_is_shown_outside_the_repository_has_absolute_links_only(pag
 @pytest.fixture(scope="module")
 def site() -> Any:
     """The module of tools/docs that knows the pages of the site."""
-    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "tools" / "docs" / "site_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    return module_at(ROOT / "tools" / "docs" / "site_pages.py")
 
 
 @pytest.mark.parametrize("name", ["site_pages", "for_agents"])

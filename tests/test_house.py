@@ -6,7 +6,6 @@ import ast
 import doctest
 import importlib
 import importlib.metadata
-import importlib.util
 import inspect
 import pkgutil
 import re
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.modules import module_at
 from tests.source_names import name_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -141,12 +141,7 @@ PRODUCT = sorted(SOURCE.rglob("*.py"))
 @cache
 def _house() -> Any:
     """The program tools/house.py, which reads the same files."""
-    spec = importlib.util.spec_from_file_location("house", ROOT / "tools" / "house.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    return module_at(ROOT / "tools" / "house.py")
 
 
 @cache

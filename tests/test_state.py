@@ -291,17 +291,14 @@ def _header(shape: str, descr: str = "'<i4'") -> bytes:
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
 
 
-def _sealed(target: Path, kind: str, content: dict[str, Any], arrays: dict[str, bytes], entry: dict[str, Any]) -> None:
-    """A bundle of these files, sealed as ours are; `entry` says what the manifest claims otherwise."""
-    entries = {}
-    target.mkdir(parents=True, exist_ok=True)
-    for name, data in arrays.items():
-        digest = hashlib.sha256(data).hexdigest()
-        file = f"{name}.{digest[:16]}.npy"
-        (target / file).write_bytes(data)
-        said = {"file": file, "sha256": digest, "bytes": len(data), "shape": [3], "dtype": "<i4"}
-        entries[name] = said | entry
-    (target / "manifest.json").write_bytes(encode_document(kind, 1, {"arrays": entries, "content": content}))
+def _sealed(target: Path, data: bytes, entry: dict[str, Any]) -> None:
+    """A bundle with one array, sealed as ours are; `entry` says what the manifest claims otherwise."""
+    digest = hashlib.sha256(data).hexdigest()
+    file = f"a.{digest[:16]}.npy"
+    (target / file).write_bytes(data)
+    said = {"file": file, "sha256": digest, "bytes": len(data), "shape": [3], "dtype": "<i4"}
+    body = {"arrays": {"a": said | entry}, "content": {}}
+    (target / "manifest.json").write_bytes(encode_document("graph", 1, body))
 
 
 DATA = np.arange(3, dtype=np.int32).tobytes()
@@ -336,39 +333,29 @@ HOSTILE: dict[str, tuple[bytes, dict[str, Any]]] = {
 def test_a_resealed_array_is_refused(tmp_path: Path, case: str, mmap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phasegraph._support.serialization.MAPPED_BYTES", 0)
     data, entry = HOSTILE[case]
-    _sealed(tmp_path, "graph", {}, {"a": data}, entry)
+    _sealed(tmp_path, data, entry)
     for verify in (True, False):
         with pytest.raises(IntegrityError):
             read_bundle(tmp_path, "graph", 1, mmap=mmap, verify=verify)
 
 
 def test_what_the_cases_above_are_made_of_is_sound(tmp_path: Path) -> None:
-    _sealed(tmp_path, "graph", {}, {"a": _header("(3,)") + DATA}, {})
+    _sealed(tmp_path, _header("(3,)") + DATA, {})
     assert read_bundle(tmp_path, "graph", 1)[1]["a"].tolist() == [0, 1, 2]
     write_bundle(tmp_path / "big", "graph", 1, {}, {"a": np.arange(3, dtype=">i4"), "b": np.zeros((0, 5), dtype="<f2")})
     found = read_bundle(tmp_path / "big", "graph", 1)[1]
     assert (found["a"].tolist(), found["a"].dtype.isnative, found["b"].shape) == ([0, 1, 2], True, (0, 5))
 
 
-def _resealed(path: Path, kind: str, change: Callable[[dict[str, Any]], None]) -> None:
-    manifest = path / "manifest.json"
-    body = read_document(manifest, kind, 1)
-    change(body["content"])  # type: ignore[arg-type]
-    manifest.write_bytes(encode_document(kind, 1, body))
-
-
-def _nested(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
-
+DEEP: Any = 1
+for _ in range(90):
+    DEEP = [DEEP]
 
 BODIES: dict[str, Callable[[dict[str, Any]], None]] = {
     f"{key} = {name}": lambda content, key=key, value=value: content.update({key: value})
     for key in ("passages", "entities", "weights", "tokenizer", "gazetteer", "change", "retitled", "synonyms")
     for name, value in {
-        "deep": _nested(90), "10**400": 10**400, "-1": -1, "1e308": 1e308, "true": True, "text": "x", "null": None,
+        "deep": DEEP, "10**400": 10**400, "-1": -1, "1e308": 1e308, "true": True, "text": "x", "null": None,
         "list of lists": [[1], {"a": []}], "mapping": {"home": 10**400, "threshold": "x", "required": []},
     }.items()
 }  # fmt: skip
@@ -377,7 +364,10 @@ BODIES: dict[str, Callable[[dict[str, Any]], None]] = {
 @pytest.mark.parametrize("case", BODIES)
 def test_a_resealed_body_is_refused_or_harmless(tmp_path: Path, case: str) -> None:
     GraphIndex.build(_passages(5, "Bo")).save(tmp_path)
-    _resealed(tmp_path, "entity-graph", BODIES[case])
+    manifest = tmp_path / "manifest.json"
+    body = read_document(manifest, "entity-graph", 1)
+    BODIES[case](body["content"])  # type: ignore[arg-type]
+    manifest.write_bytes(encode_document("entity-graph", 1, body))
     for load in (GraphIndex.load, load_graph):
         with contextlib.suppress(IntegrityError):
             load(tmp_path)
@@ -391,7 +381,7 @@ def test_lists_in_lists_are_refused_and_never_recursed_into(tmp_path: Path, dept
         FusionPipeline.load(tmp_path / "p.json")
 
 
-@pytest.mark.parametrize("value", [_nested(90), 10**400, -(10**400), 1e308, 5e-324, "x" * 100_000, {"a": {}}, [], None])
+@pytest.mark.parametrize("value", [DEEP, 10**400, -(10**400), 1e308, 5e-324, "x" * 100_000, {"a": {}}, [], None])
 def test_a_resealed_pipeline_is_refused_or_sound(tmp_path: Path, value: Any) -> None:
     body = FusionPipeline().to_dict()
     for key in body:

@@ -244,7 +244,7 @@ def test_an_update_of_a_damaged_index_names_the_file(folder, tmp_path, capsys):
     assert name.name in capsys.readouterr().err
 
 
-def _names_of(folder: Path, tmp_path: Path, names: list[str], vectors: np.ndarray) -> list[object]:
+def _names_of(tmp_path: Path, names: list[str], vectors: np.ndarray) -> list[object]:
     (tmp_path / "names.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     np.save(tmp_path / "names.npy", vectors)
     return ["--names", tmp_path / "names.txt", "--name-embeddings", tmp_path / "names.npy"]
@@ -257,7 +257,7 @@ def test_entities_are_written_embedded_elsewhere_and_come_back_as_synonyms(folde
     assert "synonyms" not in capsys.readouterr().out
     vectors = np.eye(len(names))
     vectors[1] = vectors[0] * 0.9 + vectors[1] * np.sqrt(1 - 0.81)
-    given = _names_of(folder, tmp_path, [*names, "nobody of this corpus"], np.vstack([vectors, vectors[:1]]))
+    given = _names_of(tmp_path, [*names, "nobody of this corpus"], np.vstack([vectors, vectors[:1]]))
     assert _run(folder, tmp_path / "g", *given, "--force") == 0
     assert ", 1 synonym in " in capsys.readouterr().out
     graph = load_graph(tmp_path / "g")
@@ -275,9 +275,9 @@ def test_an_update_takes_the_embeddings_of_new_names(folder, tmp_path, capsys):
     rng = np.random.default_rng(0)
     known = {name: rng.normal(size=3) for name in first}
     more = ["--synonym-threshold", "0.7"]
-    given = _names_of(folder, tmp_path, first[:5], np.array([known[name] for name in first[:5]]))
+    given = _names_of(tmp_path, first[:5], np.array([known[name] for name in first[:5]]))
     assert _run(folder, tmp_path / "g", *given, *more, "--force") == 0
-    given = _names_of(folder, tmp_path, first, np.array([known[name] for name in first]))
+    given = _names_of(tmp_path, first, np.array([known[name] for name in first]))
     assert _run(folder, tmp_path / "g", *given, "--update") == 0
     whole = load_graph(tmp_path / "g").synonyms
     assert _run(folder, tmp_path / "anew", *given, *more) == 0
@@ -287,7 +287,7 @@ def test_an_update_takes_the_embeddings_of_new_names(folder, tmp_path, capsys):
     assert _run(folder, tmp_path / "new", "--entities-to", tmp_path / "names.txt") == 0
     for name in (tmp_path / "names.txt").read_text(encoding="utf-8").splitlines():
         known.setdefault(name, rng.normal(size=3))
-    given = _names_of(folder, tmp_path, [*known], np.array([*known.values()]))
+    given = _names_of(tmp_path, [*known], np.array([*known.values()]))
     assert _run(folder, tmp_path / "g", *given, *more, "--update") == 0
     assert _run(folder, tmp_path / "anew", *given, *more, "--force") == 0
     _same(tmp_path / "g", tmp_path / "anew")
@@ -295,7 +295,7 @@ def test_an_update_takes_the_embeddings_of_new_names(folder, tmp_path, capsys):
 
 
 def test_synonyms_that_do_not_fit_are_named(folder, tmp_path, capsys):
-    given = _names_of(folder, tmp_path, ["ada lovelace", "lord byron"], np.eye(2))
+    given = _names_of(tmp_path, ["ada lovelace", "lord byron"], np.eye(2))
     for options, said in (
         (given[:2], "--names and --name-embeddings must be given together"),
         (["--synonym-threshold", "0.9"], "--names and --name-embeddings must be given together"),

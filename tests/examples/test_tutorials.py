@@ -1,13 +1,13 @@
 """The programs of the tutorials run in a real kernel, and print what their pages and notebooks show."""
 
 import ast
-import importlib.util
 import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
+from tests.modules import module_at
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -15,9 +15,7 @@ from example_runs import EXAMPLES
 from test_notebooks import differences
 
 ROOT = EXAMPLES.parent
-spec = importlib.util.spec_from_file_location("tutorials", ROOT / "tools" / "docs" / "tutorials.py")
-tutorials = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tutorials)
+tutorials = module_at(ROOT / "tools" / "docs" / "tutorials.py")
 
 PAGES = tutorials.tutorials()
 FIRST, CHATBOT, MEASURE = (

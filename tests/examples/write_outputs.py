@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import nbformat
 from example_runs import EXAMPLES, run_notebook
+from modules import module_at
 from real_servers import RealServers
+
+tutorials = module_at(EXAMPLES.parent / "tools" / "docs" / "tutorials.py")
 
 
 def main() -> None:
@@ -26,20 +28,9 @@ def main() -> None:
         for cell in notebook["cells"]:
             cell["metadata"] = {}
             if "outputs" in cell:
-                cell["outputs"] = joined(cell["outputs"])
+                cell["outputs"] = tutorials.joined(cell["outputs"])
         nbformat.write(notebook, path)
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
-
-
-def joined(outputs: list[Any]) -> list[Any]:
-    """One output for what was printed in several pieces: where a kernel cuts is chance."""
-    kept: list[Any] = []
-    for output in outputs:
-        if kept and output["output_type"] == kept[-1]["output_type"] == "stream" and output["name"] == kept[-1]["name"]:
-            kept[-1]["text"] += output["text"]
-        else:
-            kept.append(output)
-    return kept
 
 
 if __name__ == "__main__":

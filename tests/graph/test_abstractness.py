@@ -50,10 +50,10 @@ def test_truncated_min_max_agrees_with_numpys_quantiles_and_keeps_the_order(valu
     assert (np.diff(scaled[np.argsort(given_values)]) >= 0).all()
 
 
-def random_case(seed, dimensions=70):
+def random_case(seed):
     rng = np.random.default_rng(seed)
     mentions = sparse.random_array((30, 40), density=0.08, random_state=rng).tocsr()
-    return mentions, rng.normal(size=(30, dimensions))
+    return mentions, rng.normal(size=(30, 70))
 
 
 @settings(max_examples=repeats(25, 10), deadline=None)

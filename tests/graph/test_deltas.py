@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from repeats import repeats
+from tests.graph_bits import same_graph
 from tests.suites.corpus import run_here
 
 from phasegraph import InvalidInputError
@@ -99,18 +100,6 @@ class World:
 
 def vectors(passages: list[dict[str, Any]]) -> Any:
     return np.array([np.random.default_rng(int(one["id"][1:])).normal(size=8) for one in passages]).reshape(-1, 8)
-
-
-def same(one: EntityGraph, other: EntityGraph) -> None:
-    assert (one.passages, one.entities, one.weights) == (other.passages, other.entities, other.weights)
-    for name in ("mentions", "homes", "facts", "synonyms", "adjacency"):
-        for part in ("data", "indices", "indptr"):
-            assert getattr(getattr(one, name), part).tobytes() == getattr(getattr(other, name), part).tobytes(), name
-    assert one.embeddings is not None
-    assert other.embeddings is not None
-    assert one.embeddings.tobytes() == other.embeddings.tobytes()
-    for name in ("starts", "rows", "counts", "lengths"):
-        assert getattr(one.lexical, name).tobytes() == getattr(other.lexical, name).tobytes(), name
 
 
 def changed(world: World, index: GraphIndex, steps: int) -> GraphIndex:
@@ -202,13 +191,13 @@ def test_a_log_finds_what_a_new_index_finds_and_merges_to_its_bits(tmp_path: Pat
                     for one, each in zip((index.graph.view, whole.graph), titles, strict=True)]  # fmt: skip
             assert set(rows[0]) == set(rows[1])
         assert "whole" not in vars(index.graph)  # nothing was merged for it
-        same(index.graph, whole.graph)
+        same_graph(index.graph, whole.graph)
     merged = index.compact()
     assert merged.log is None
     assert merged.graph is index.compact().graph
     for name in merged.records:
         assert dataclasses.asdict(merged.records[name]) == dataclasses.asdict(index.records[name])
-    same(changed(world, merged, 1).compact().graph, world.index().graph)
+    same_graph(changed(world, merged, 1).compact().graph, world.index().graph)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -340,11 +329,11 @@ def test_copies_hold_the_merged_graph() -> None:
     index = changed(world, world.index(), 2)
     for made in (pickle.loads(pickle.dumps(index)), copy.deepcopy(index)):  # noqa: S301
         assert made.log is None
-        same(made.graph, index.graph)
+        same_graph(made.graph, index.graph)
     without = dataclasses.replace(index.graph, lexical=None)
     assert isinstance(without, EntityGraph)
     assert (without.lexical, without.view.lexical, without.passages) == (None, None, index.graph.passages)
-    same(dataclasses.replace(without, lexical=index.graph.lexical), index.graph)
+    same_graph(dataclasses.replace(without, lexical=index.graph.lexical), index.graph)
     assert type(copy.copy(index.graph)) is EntityGraph
     assert isinstance(index.graph, LoggedGraph)
     assert f"{len(world.passages)} passages" in repr(index.graph)
@@ -400,7 +389,7 @@ def test_a_folder_opens_with_its_log_and_merges_it_in_the_background_when_it_get
         assert (again.log is None) == (lengths[-1] == 0)
         for name in again.records:
             assert again.records[name].found == corpus.index.records[name].found
-        same(again.graph, corpus.index.graph)
+        same_graph(again.graph, corpus.index.graph)
     assert lengths == [1, 2, 3, 0, 1, 2]
     assert corpus.index.log is not None
     assert len(load_graph(tmp_path / "kept" / "graph").passages) == 40
@@ -469,11 +458,11 @@ def test_changes_that_are_made_while_the_log_is_merged_are_kept(
         corpus.settle()
     assert corpus.state.version == before.version + 2
     assert list(corpus.index.records) == [one["id"] for one in world.passages]
-    same(corpus.index.graph, world.index().graph)
+    same_graph(corpus.index.graph, world.index().graph)
     assert before.graph.search(QUESTIONS[0], 5, {}).ids == found
     if kept:
         again = Folder(tmp_path / "kept").load()[0]
-        same(again.graph, world.index().graph)
+        same_graph(again.graph, world.index().graph)
         assert again.log is None or len(again.log.came) <= 4
 
 

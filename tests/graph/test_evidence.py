@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_corpora import GRAPH, PASSAGES, QUERY, VECTORS
 
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.graph import (
@@ -26,17 +27,6 @@ from phasegraph.graph.walk.scoring import final_scores
 from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.lexical import LexicalIndex
 from phasegraph.retrieval.provenance import plain_evidence
-
-PASSAGES = [
-    {"id": "film", "title": "Vertigo", "text": "Vertigo is a film by Alfred Hitchcock with James Stewart."},
-    {"id": "man", "title": "Alfred Hitchcock", "text": "Alfred Hitchcock was born in Leytonstone, a part of London."},
-    {"id": "town", "title": "Leytonstone", "text": "Leytonstone lies in the east of London."},
-    {"id": "city", "title": "Paris", "text": "Paris lies on the Seine."},
-    {"id": "river", "title": "Seine", "text": "The Seine is a river; Paris lies on it."},
-]
-VECTORS = np.array([[1.0, 0.1, 0.0], [0.6, 0.8, 0.0], [0.0, 1.0, 0.2], [0.0, 0.0, 1.0], [0.1, 0.0, 1.0]])
-GRAPH = build_graph(PASSAGES, embeddings=VECTORS)
-QUERY = "In which town was the director of Vertigo born?"
 
 
 def same(one: Ranking, other: Ranking) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_corpora import GRAPH, PASSAGES, QUERY, VECTORS
 
 from phasegraph import Ranking
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -12,17 +13,6 @@ from phasegraph.graph.walk.facts import FactIndex
 from phasegraph.graph.walk.linking import link
 from phasegraph.graph.walk.relevance import relevance
 from phasegraph.sources import Source
-
-PASSAGES = [
-    {"id": "film", "title": "Vertigo", "text": "Vertigo is a film by Alfred Hitchcock with James Stewart."},
-    {"id": "man", "title": "Alfred Hitchcock", "text": "Alfred Hitchcock was born in Leytonstone, a part of London."},
-    {"id": "town", "title": "Leytonstone", "text": "Leytonstone lies in the east of London."},
-    {"id": "city", "title": "Paris", "text": "Paris lies on the Seine."},
-    {"id": "river", "title": "Seine", "text": "The Seine is a river; Paris lies on it."},
-]
-VECTORS = np.array([[1.0, 0.1, 0.0], [0.6, 0.8, 0.0], [0.0, 1.0, 0.2], [0.0, 0.0, 1.0], [0.1, 0.0, 1.0]])
-GRAPH = build_graph(PASSAGES, embeddings=VECTORS)
-QUERY = "In which town was the director of Vertigo born?"
 
 
 def handed(*ids):

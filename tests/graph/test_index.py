@@ -8,24 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from repeats import repeats
+from small_corpora import passage
+from tests.graph_bits import same_graph
 
 from phasegraph import IntegrityError, InvalidInputError
-from phasegraph.graph import EntityGraph, Extraction, build_graph
+from phasegraph.graph import Extraction, build_graph
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.storage import load_graph, save_graph
 from phasegraph.graph.model.words import word_texts
-
-TITLES = ["Ada", "Bo Diddley", "Paris", "The Seine (river)", "Ada Lovelace", "Order of the Seine", "", "Bo"]
-TEXTS = [
-    "Ada Lovelace met Bo Diddley in Paris by the Seine.",
-    "Bo was born in Paris. He joined the Order of the Seine.",
-    "The Seine flows through Paris, where Ada sang.",
-    "However, Ada and Bo Diddley left Cy Twombly.",
-]
-
-
-def _passage(number: int, title: int, text: int) -> dict[str, str]:
-    return {"id": f"p{number}", "title": TITLES[title], "text": TEXTS[text]}
 
 
 def _triples(passages: list[dict[str, str]]) -> dict[str, list[tuple[str, str, str]]]:
@@ -36,19 +26,6 @@ def _vectors(passages: list[dict[str, str]]) -> np.ndarray:
     return np.array([[int(one["id"][1:]) + 1.0, 1.0, len(one["text"])] for one in passages])
 
 
-def _same(one: EntityGraph, other: EntityGraph) -> None:
-    assert one.passages == other.passages
-    assert one.entities == other.entities
-    for name in ("mentions", "homes", "facts", "adjacency"):
-        a, b = getattr(one, name), getattr(other, name)
-        assert a.dtype == b.dtype, name
-        parts = [(m.data.tobytes(), m.indices.tobytes(), m.indptr.tobytes()) for m in (a, b)]
-        assert parts[0] == parts[1], name
-    assert one.embeddings is not None
-    assert other.embeddings is not None
-    assert one.embeddings.tobytes() == other.embeddings.tobytes()
-
-
 corpora = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=2, max_size=9)
 
 
@@ -57,8 +34,8 @@ corpora = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=2, 
 def test_adding_and_removing_gives_what_a_rebuild_gives_to_the_bit(
     first: list[tuple[int, int]], more: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    start = [_passage(n, *parts) for n, parts in enumerate(first)]
-    rest = [_passage(n + len(first), *parts) for n, parts in enumerate(more)]
+    start = [passage(n, *parts) for n, parts in enumerate(first)]
+    rest = [passage(n + len(first), *parts) for n, parts in enumerate(more)]
     index = GraphIndex.build(start, triples=_triples(start), embeddings=_vectors(start), known_names=["Twombly"])
     index = index.add(rest, triples=_triples(rest), embeddings=_vectors(rest))
     gone = data.draw(st.lists(st.sampled_from([one["id"] for one in start + rest]), unique=True, max_size=3))
@@ -70,7 +47,7 @@ def test_adding_and_removing_gives_what_a_rebuild_gives_to_the_bit(
     }
     triples = {name: each for name, each in triples.items() if name in {one["id"] for one in kept}}
     whole = build_graph(kept, triples=triples, embeddings=_vectors(kept), known_names=["Twombly"])
-    _same(index.graph, whole)
+    same_graph(index.graph, whole)
 
 
 def test_a_new_title_is_found_in_passages_that_were_there_before() -> None:
@@ -90,13 +67,13 @@ def test_only_what_a_change_touches_is_read_again() -> None:
 
 
 def test_an_index_survives_saving_and_goes_on(tmp_path: Path) -> None:
-    start = [_passage(n, n % 8, n % 4) for n in range(6)]
-    rest = [_passage(n, n % 8, n % 4) for n in range(6, 9)]
+    start = [passage(n, n % 8, n % 4) for n in range(6)]
+    rest = [passage(n, n % 8, n % 4) for n in range(6, 9)]
     GraphIndex.build(start, triples=_triples(start), embeddings=_vectors(start)).save(tmp_path)
     again = GraphIndex.load(tmp_path).add(rest, triples=_triples(rest), embeddings=_vectors(rest))
     triples = {**_triples(start), **_triples(rest)}
-    _same(again.graph, build_graph(start + rest, triples=triples, embeddings=_vectors(start + rest)))
-    _same(load_graph(tmp_path), GraphIndex.load(tmp_path).graph)
+    same_graph(again.graph, build_graph(start + rest, triples=triples, embeddings=_vectors(start + rest)))
+    same_graph(load_graph(tmp_path), GraphIndex.load(tmp_path).graph)
 
 
 def test_a_graph_without_its_passages_cannot_be_updated_and_says_so(tmp_path: Path) -> None:
@@ -116,7 +93,7 @@ def test_a_graph_without_its_passages_cannot_be_updated_and_says_so(tmp_path: Pa
     ],
 )
 def test_a_change_that_cannot_be_made_names_what_is_wrong_and_changes_nothing(change: object, message: str) -> None:
-    index = GraphIndex.build([_passage(0, 0, 0), _passage(1, 1, 1)])
+    index = GraphIndex.build([passage(0, 0, 0), passage(1, 1, 1)])
     before = index.graph.entities
     with pytest.raises(InvalidInputError, match=message):
         change(index)  # type: ignore[operator]
@@ -124,10 +101,10 @@ def test_a_change_that_cannot_be_made_names_what_is_wrong_and_changes_nothing(ch
 
 
 def test_embeddings_of_another_width_are_refused() -> None:
-    start = [_passage(0, 0, 0)]
+    start = [passage(0, 0, 0)]
     index = GraphIndex.build(start, embeddings=_vectors(start))
     with pytest.raises(InvalidInputError, match="shape"):
-        index.add([_passage(1, 1, 1)], embeddings=[[1.0, 2.0]])
+        index.add([passage(1, 1, 1)], embeddings=[[1.0, 2.0]])
 
 
 def test_records_handed_over_in_any_order_are_updated_as_they_are_built() -> None:
@@ -137,7 +114,7 @@ def test_records_handed_over_in_any_order_are_updated_as_they_are_built() -> Non
     whole = build_graph(passages, triples=records, embeddings=vectors)
     for order in (records, records[::-1]):
         index = GraphIndex.build(passages[:1], embeddings=vectors[:1])
-        _same(index.add(passages[1:], triples=order, embeddings=vectors[1:]).graph, whole)
+        same_graph(index.add(passages[1:], triples=order, embeddings=vectors[1:]).graph, whole)
     assert whole.mentions[1, whole.entity_rows["dee"]] == 2
 
 

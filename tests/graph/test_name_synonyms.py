@@ -11,19 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from repeats import repeats
+from small_corpora import passage
 
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph._support.serialization import read_bundle, write_bundle
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, NameSynonyms, build_graph, graph_from_extractions
 from phasegraph.graph.index.graph_index import GraphIndex
-
-TITLES = ["Ada", "Bo Diddley", "Paris", "The Seine (river)", "Ada Lovelace", "Order of the Seine", "", "Bo"]
-TEXTS = [
-    "Ada Lovelace met Bo Diddley in Paris by the Seine.",
-    "Bo was born in Paris. He joined the Order of the Seine.",
-    "The Seine flows through Paris, where Ada sang.",
-    "However, Ada and Bo Diddley left Cy Twombly.",
-]
 
 
 def vector(name: str) -> np.ndarray:
@@ -36,10 +29,6 @@ def vector(name: str) -> np.ndarray:
 
 def embed(names: Sequence[str]) -> np.ndarray:
     return np.array([vector(name) for name in names])
-
-
-def _passage(number: int, title: int, text: int) -> dict[str, str]:
-    return {"id": f"p{number}", "title": TITLES[title], "text": TEXTS[text]}
 
 
 def _bits(graph: EntityGraph) -> list[object]:
@@ -57,7 +46,7 @@ def _by_hand(graph: EntityGraph, threshold: float) -> np.ndarray:
 
 
 def test_a_built_graph_joins_all_names_that_are_near_and_no_others() -> None:
-    graph = build_graph([_passage(n, n, n % 4) for n in range(8)], synonyms=NameSynonyms.of(embed, threshold=0.6))
+    graph = build_graph([passage(n, n, n % 4) for n in range(8)], synonyms=NameSynonyms.of(embed, threshold=0.6))
     assert 0 < graph.synonyms.nnz < len(graph.entities) ** 2
     np.testing.assert_allclose(graph.synonyms.toarray(), _by_hand(graph, 0.6), atol=1e-6)
 
@@ -79,8 +68,8 @@ corpora = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=1, 
 def test_updates_give_to_the_bit_the_synonyms_of_a_rebuild(
     kind: str, first: list[tuple[int, int]], more: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    start = [_passage(n, *parts) for n, parts in enumerate(first)]
-    rest = [_passage(n + len(first), *parts) for n, parts in enumerate(more)]
+    start = [passage(n, *parts) for n, parts in enumerate(first)]
+    rest = [passage(n + len(first), *parts) for n, parts in enumerate(more)]
     ids = [one["id"] for one in start + rest]
     gone = data.draw(st.lists(st.sampled_from(ids), unique=True, max_size=len(ids) - 1))
     known = {name: vector(name) for name in build_graph(start + rest).entities[::2]}
@@ -104,16 +93,16 @@ def test_only_new_names_are_embedded() -> None:
         asked.extend(names)
         return embed(names)
 
-    index = GraphIndex.build([_passage(0, 0, 0)], synonyms=NameSynonyms.of(noted))
+    index = GraphIndex.build([passage(0, 0, 0)], synonyms=NameSynonyms.of(noted))
     before = list(asked)
-    after = index.add([_passage(1, 2, 2), {"id": "n", "text": "Cy Twombly painted."}])
+    after = index.add([passage(1, 2, 2), {"id": "n", "text": "Cy Twombly painted."}])
     assert sorted(before) == list(index.graph.entities)
     assert set(asked[len(before) :]) == set(after.graph.entities) - set(index.graph.entities)
     assert after.remove(["p1", "n"]).synonyms.names == index.graph.entities  # type: ignore[union-attr]
 
 
 def test_an_index_with_names_is_saved_and_goes_on(tmp_path: Path) -> None:
-    start, rest = [_passage(n, n, n % 3) for n in range(5)], [_passage(n, n, 3) for n in range(5, 8)]
+    start, rest = [passage(n, n, n % 3) for n in range(5)], [passage(n, n, 3) for n in range(5, 8)]
     GraphIndex.build(start, synonyms=NameSynonyms.of(embed, threshold=0.6)).save(tmp_path)
     loaded = GraphIndex.load(tmp_path)
     with pytest.raises(InvalidInputError, match="the name of entity 'cy twombly' has no embedding"):
@@ -123,13 +112,13 @@ def test_an_index_with_names_is_saved_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_an_index_without_names_is_saved_without_them(tmp_path: Path) -> None:
-    GraphIndex.build([_passage(0, 0, 0)]).save(tmp_path)
+    GraphIndex.build([passage(0, 0, 0)]).save(tmp_path)
     assert GraphIndex.load(tmp_path).synonyms is None
     assert not list(tmp_path.glob("*names*"))
 
 
 def test_saved_names_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    GraphIndex.build([_passage(0, 0, 0)], synonyms=NameSynonyms.of(embed)).save(tmp_path)
+    GraphIndex.build([passage(0, 0, 0)], synonyms=NameSynonyms.of(embed)).save(tmp_path)
     body, arrays = read_bundle(tmp_path, "entity-graph", 1, mmap=False)
     write_bundle(tmp_path, "entity-graph", 1, body, {**arrays, "names_vectors": arrays["names_vectors"][1:]})
     with pytest.raises(IntegrityError, match="name embeddings must have"):
@@ -167,7 +156,7 @@ def test_bad_names_are_refused(embeddings: object, threshold: float, error: type
 
 
 def test_an_embedder_must_give_one_finite_row_for_every_name() -> None:
-    passages = [_passage(0, 0, 0)]
+    passages = [passage(0, 0, 0)]
     with pytest.raises(InvalidInputError, match="name embeddings must have"):
         build_graph(passages, synonyms=NameSynonyms.of(lambda names: np.ones((1, 3))))
     with pytest.raises(InvalidInputError, match="row 0 contains NaN"):
@@ -175,12 +164,12 @@ def test_an_embedder_must_give_one_finite_row_for_every_name() -> None:
 
 
 def test_updates_refuse_names_that_do_not_fit_and_change_nothing() -> None:
-    index = GraphIndex.build([_passage(0, 0, 0)], synonyms=NameSynonyms.of({"Ada": [1.0, 0.0]}))
+    index = GraphIndex.build([passage(0, 0, 0)], synonyms=NameSynonyms.of({"Ada": [1.0, 0.0]}))
     before = _bits(index.graph)
     with pytest.raises(InvalidInputError, match="name 'ada' already has a different embedding"):
-        index.add([_passage(1, 2, 2)], name_embeddings={"Ada": [0.0, 1.0]})
+        index.add([passage(1, 2, 2)], name_embeddings={"Ada": [0.0, 1.0]})
     with pytest.raises(InvalidInputError, match="2 columns"):
-        index.add([_passage(1, 2, 2)], name_embeddings={"Seine": [0.0, 1.0, 0.0]})
+        index.add([passage(1, 2, 2)], name_embeddings={"Seine": [0.0, 1.0, 0.0]})
     with pytest.raises(InvalidInputError, match="needs an index with synonyms; this index has no synonyms"):
-        GraphIndex.build([_passage(0, 0, 0)]).add([_passage(1, 2, 2)], name_embeddings={"Seine": [1.0]})
+        GraphIndex.build([passage(0, 0, 0)]).add([passage(1, 2, 2)], name_embeddings={"Seine": [1.0]})
     assert _bits(index.graph) == before

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from repeats import repeats
+from tests.graph_bits import same_graph
 
 from phasegraph import IntegrityError
 from phasegraph._support.packed import PackedTexts, TextRows, merged_names
@@ -58,21 +59,12 @@ def _index(count: int = 40) -> GraphIndex:
 
 
 def _same(one: EntityGraph, other: EntityGraph) -> None:
-    assert (one.passages, one.entities, one.weights) == (other.passages, other.entities, other.weights)
+    same_graph(one, other)
     assert one.passage_rows == other.passage_rows
-    for name in ("mentions", "homes", "facts", "synonyms"):
-        for part in ("data", "indices", "indptr"):
-            assert getattr(getattr(one, name), part).tobytes() == getattr(getattr(other, name), part).tobytes(), name
     for name in ("weights", "indices", "indptr", "inverse_out", "out_degrees", "costs"):
         assert getattr(one.operator, name).tobytes() == getattr(other.operator, name).tobytes(), name
     assert one.frequency.tobytes() == other.frequency.tobytes()
     assert one.anchored.tobytes() == other.anchored.tobytes()
-    assert one.embeddings is not None
-    assert other.embeddings is not None
-    assert one.embeddings.tobytes() == other.embeddings.tobytes()
-    assert one.lexical is not None
-    assert other.lexical is not None
-    assert one.lexical.vocabulary == other.lexical.vocabulary
 
 
 def _texts(given: list[str]) -> PackedTexts:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from repeats import repeats
 
@@ -32,6 +32,14 @@ TEXTS = st.lists(
 def record(name, entities, stated, title=False):
     triples = [(entities[0], "met", entities[-1])] if stated and len(set(entities)) > 1 else []
     return Extraction(name, entities=entities, triples=triples, titles=entities[:1] if title else ())
+
+
+def divided(texts):
+    """All records, and the records of the allowed passages, of which there must be at least one."""
+    rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
+    mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
+    assume(mine)
+    return rows, mine
 
 
 def graph_of(rows):
@@ -65,10 +73,7 @@ def test_without_facts_it_is_the_graph_that_never_held_the_others(texts):
 @given(TEXTS)
 @settings(max_examples=repeats(60, 15), deadline=None)
 def test_no_fact_of_another_is_walked(texts):
-    rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
-    mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
-    if not mine:
-        return
+    rows, mine = divided(texts)
     found, alone = restrict_graph(graph_of(rows), {row.passage_id for row in mine}), graph_of(mine)
     assert ((found.facts - alone.facts) > 0).nnz == 0
 
@@ -169,10 +174,7 @@ def found_by(index, graph):
 @given(TEXTS)
 @settings(max_examples=repeats(60, 15), deadline=None)
 def test_facts_whose_passages_are_known_are_those_of_the_index_that_never_held_the_others(texts):
-    rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
-    mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
-    if not mine:
-        return
+    rows, mine = divided(texts)
     whole, alone = graph_of(rows), graph_of(mine)
     part = restrict_graph(whole, {row.passage_id for row in mine})
     assert found_by(facts_of(rows).within(whole, part), part) == found_by(facts_of(mine), alone)
@@ -181,10 +183,7 @@ def test_facts_whose_passages_are_known_are_those_of_the_index_that_never_held_t
 @given(TEXTS)
 @settings(max_examples=repeats(60, 15), deadline=None)
 def test_facts_whose_passages_are_not_known_are_found_only_where_no_hidden_passage_names_both_ends(texts):
-    rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
-    mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
-    if not mine:
-        return
+    rows, mine = divided(texts)
     whole, known = graph_of(rows), facts_of(rows)
     part = restrict_graph(whole, {row.passage_id for row in mine})
     left = FactIndex(known.ends, known.embeddings).within(whole, part)

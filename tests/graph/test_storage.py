@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.graph_bits import same_graph
 from tests.repeats import repeats
 
 from phasegraph import IntegrityError, InvalidTypeError
@@ -29,22 +30,12 @@ def _graph(count: int = 60, seed: int = 0) -> EntityGraph:
     return build_graph(passages, triples=triples, embeddings=rng.normal(size=(count, 16)))
 
 
-def _same(one: EntityGraph, other: EntityGraph) -> None:
-    assert (one.passages, one.entities, one.weights) == (other.passages, other.entities, other.weights)
-    for name in ("mentions", "homes", "facts", "synonyms", "adjacency"):
-        a, b = getattr(one, name), getattr(other, name)
-        assert (a.data.tobytes(), a.indices.tobytes()) == (b.data.tobytes(), b.indices.tobytes()), name
-    assert one.embeddings is not None
-    assert other.embeddings is not None
-    assert one.embeddings.tobytes() == other.embeddings.tobytes()
-
-
 @pytest.mark.parametrize("mmap", [True, False])
 def test_a_saved_graph_comes_back_bit_equal(tmp_path: Path, mmap: bool) -> None:
     graph = _graph()
     save_graph(graph, tmp_path)
     again = load_graph(tmp_path, mmap=mmap)
-    _same(graph, again)
+    same_graph(graph, again)
     query = "Whom did Ada 0 meet?"
     assert GraphSource(graph).search(query, 5, {}).ids == GraphSource(again).search(query, 5, {}).ids
 
@@ -71,7 +62,7 @@ def test_ids_of_any_script_survive(tmp_path: Path) -> None:
 
 def test_a_folder_is_made_where_a_graph_is_saved(tmp_path: Path) -> None:
     save_graph(_graph(12), tmp_path / "graph")
-    _same(load_graph(tmp_path / "graph"), _graph(12))
+    same_graph(load_graph(tmp_path / "graph"), _graph(12))
 
 
 def test_reading_where_nothing_was_saved_says_so(tmp_path: Path) -> None:
@@ -95,7 +86,7 @@ def test_every_damaged_file_is_named(tmp_path: Path, change: str) -> None:
         with pytest.raises(IntegrityError, match=file.name):
             load_graph(tmp_path)
         file.write_bytes(data)
-    _same(load_graph(tmp_path), _graph())
+    same_graph(load_graph(tmp_path), _graph())
 
 
 def test_parts_that_are_intact_but_do_not_fit_are_refused(tmp_path: Path) -> None:

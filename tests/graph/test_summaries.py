@@ -287,9 +287,9 @@ def _forged(change: Any, target: Path) -> None:
     write_bundle(target, "summary-tree", 1, body, made)
 
 
-def _put(name: str, place: Any, value: Any) -> Any:
+def _put_first(name: str, value: Any) -> Any:
     def change(body: dict[str, Any], arrays: dict[str, Any]) -> None:
-        arrays[name][place] = value
+        arrays[name][0] = value
 
     return change
 
@@ -304,10 +304,10 @@ FORGED = {
     "a cube of embeddings": lambda body, arrays: {"embeddings": arrays["embeddings"][:, :, None]},
     "a text too many": lambda body, arrays: packed("texts", [*"abcdefghijklmno"]),
     "a passage twice": lambda body, arrays: packed("passages", ["p00", *(f"p{row:02}" for row in range(13))]),
-    "a mixture within itself": _put("clusters_cells", 0, -1),
-    "no variance": _put("clusters_variances", 0, 0.0),
-    "an infinite mean": _put("clusters_means", 0, np.inf),
-    "mixtures beyond numbers": _put("clusters_shapes", 0, [2**32, 2**32, 1]),
+    "a mixture within itself": _put_first("clusters_cells", -1),
+    "no variance": _put_first("clusters_variances", 0.0),
+    "an infinite mean": _put_first("clusters_means", np.inf),
+    "mixtures beyond numbers": _put_first("clusters_shapes", [2**32, 2**32, 1]),
     "a word as the levels": lambda body, arrays: body.update(levels="3"),
     "no levels": lambda body, arrays: body.update(levels=0),
     "a slot of two": lambda body, arrays: body.update(parents=[["", 1, [[["", 0], [0]]]]]),

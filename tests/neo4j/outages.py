@@ -99,8 +99,8 @@ def spare_server() -> Iterator[SpareServer]:
 class Client:
     """Asks a graph on the server and a vector source beside it, and counts what became of the answers."""
 
-    def __init__(self, connection: Neo4jConnection, *, probe_interval: float, failures: int = 3) -> None:
-        circuit_breaker = BreakerSettings(failures=failures, probe_interval=probe_interval)
+    def __init__(self, connection: Neo4jConnection, *, probe_interval: float) -> None:
+        circuit_breaker = BreakerSettings(failures=3, probe_interval=probe_interval)
         settings = {
             "graph": SourceSettings(depends_on=("vector",), circuit_breaker=circuit_breaker),
             "vector": SourceSettings(),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.modules import module_at
 
 TOOL = Path(__file__).parents[2] / "tools" / "reliability" / "kills.py"
 COMMANDS = ["sync", "empty", "watch", "merge", "delete", "reembed", "documents"]
@@ -17,11 +17,7 @@ COMMANDS = ["sync", "empty", "watch", "merge", "delete", "reembed", "documents"]
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(TOOL.parent))
-    spec = importlib.util.spec_from_file_location("kills", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_at(TOOL)
     monkeypatch.setattr(module.serialization, "MAPPED_BYTES", 0)
     assert list(module.COMMANDS) == COMMANDS
     return module

@@ -7,11 +7,11 @@ import copy
 import math
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.suites.manual_time import PATIENCE, Hang, auntil, hanging, until
+from tests.suites.manual_time import PATIENCE, Hang, auntil, until
 
 from phasegraph import AllSourcesFailed, CallableSource, InvalidInputError, PhasegraphWarning, Ranking
 from phasegraph._support.clock import CLOCK, NO_DEADLINE, Clock, Deadline
@@ -31,17 +31,6 @@ from phasegraph.testing import ManualClock
 
 def same(answer: Any) -> Any:
     return answer
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
-    with hanging(clock, monkeypatch) as made:
-        yield made
 
 
 # -- steps

@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.suites.manual_time import PATIENCE, Hang, hanging
+from tests.suites.manual_time import PATIENCE, clock, hang  # noqa: F401 - fixtures
 
 from phasegraph.graph import GraphIndex
-from phasegraph.testing import ManualClock
 
 TOKENS = {"red": "red-" + "r" * 20, "blue": "blue-" + "b" * 20}
 PLACES = ["Leytonstone", "Oslo", "Rome", "Kyoto", "Lima", "Cairo", "Perth", "Quito"]
@@ -48,17 +47,6 @@ def corpus() -> list[dict[str, object]]:
                 }
             )
     return rows
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
-    with hanging(clock, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.modules import module_at
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("typer")
@@ -16,12 +16,7 @@ TOOL = Path(__file__).parents[2] / "tools" / "scale" / "replicas.py"
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("replicas", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    return module_at(TOOL)
 
 
 def test_servers_answer_alike_and_are_replaced_without_a_failed_request(tool: ModuleType, folder: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from tests.suites.manual_time import PATIENCE, Hang, hanging
+from tests.suites.manual_time import PATIENCE, clock, hang  # noqa: F401 - fixtures
 from tests.suites.manual_time import until as wait_until
 
 from phasegraph.ranking import Ranking
@@ -98,13 +98,7 @@ def source() -> Callable[..., CallableSource]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """The time of a gatherer, moved by its sources; the promised 50 ms are measured in the benchmark."""
-    return ManualClock()
-
-
-@pytest.fixture
-def takes(clock: ManualClock) -> Callable[[str, float], CallableSource]:
+def takes(clock: ManualClock) -> Callable[[str, float], CallableSource]:  # noqa: F811 - the fixture
     """A source that finds itself after so many seconds."""
 
     def make(name: str, seconds: float) -> CallableSource:
@@ -115,13 +109,6 @@ def takes(clock: ManualClock) -> Callable[[str, float], CallableSource]:
         return CallableSource(name, fn)
 
     return make
-
-
-@pytest.fixture
-def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
-    """Searches that let the others answer, let time pass, and hang until the end of the test."""
-    with hanging(clock, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.graph_bits import same_graph
 from tests.repeats import EXHAUSTIVE, repeats
 from tests.suites.manual_time import until
 from tests.suites.other_process import started
@@ -44,7 +45,7 @@ from phasegraph.graph.corpus.chroma import ChromaVectors, open_folder
 from phasegraph.graph.corpus.corpus import Corpus
 from phasegraph.graph.corpus.folder import Folder
 from phasegraph.graph.flat import VectorSource
-from phasegraph.graph.model.entity_graph import EntityGraph, Extraction
+from phasegraph.graph.model.entity_graph import Extraction
 from phasegraph.graph.model.rules import RuleExtractor
 from phasegraph.graph.walk.clauses import clauses
 from phasegraph.graph.walk.source import GraphSource
@@ -62,23 +63,6 @@ def story(number: int) -> tuple[str, str]:
     """Return the title and text of a test passage, whose text names other titles."""
     one, other = TITLES[(number * 3 + 1) % 8], TITLES[(number * 5 + 2) % 8]
     return TITLES[number % 8] if number < 8 else f"Letter {number}", f"{one} met {other} in Letter {number // 2}."
-
-
-def same_graph(one: EntityGraph, other: EntityGraph) -> None:
-    """Assert that two graphs are equal to the bit."""
-    assert one.passages == other.passages
-    assert one.entities == other.entities
-    for name in ("mentions", "homes", "facts", "adjacency"):
-        for part in ("data", "indices", "indptr"):
-            assert getattr(getattr(one, name), part).tobytes() == getattr(getattr(other, name), part).tobytes(), name
-    assert (one.embeddings is None) == (other.embeddings is None)
-    if one.embeddings is not None and other.embeddings is not None:
-        assert one.embeddings.tobytes() == other.embeddings.tobytes()
-    assert one.lexical is not None
-    assert other.lexical is not None
-    assert one.lexical.vocabulary == other.lexical.vocabulary
-    for name in ("starts", "rows", "counts", "lengths"):
-        assert getattr(one.lexical, name).tobytes() == getattr(other.lexical, name).tobytes(), name
 
 
 def run_here(module: str, function: str, arguments: Sequence[str], seconds: float) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.suites.framework import FrameworkSuite, ids_of
-from tests.suites.manual_time import Hang, ManualTime, on_clock, until
+from tests.suites.manual_time import Hang, on_clock, until
 
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import DegradedError, InvalidInputError, PhasegraphWarning
@@ -43,7 +43,7 @@ class SlowPrior:
         return {"name": "slow"}
 
 
-class DeadlineSuite(ManualTime):
+class DeadlineSuite:
     """Tests of the deadlines of a framework's retrievers; derive a class ``Test…`` and set `framework`.
 
     The tests move the clock by hand. A function that hangs advances the clock exactly to the deadline. Therefore, a

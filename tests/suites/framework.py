@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pytest
-from tests.suites.manual_time import PATIENCE, Hang, ManualTime, auntil, on_clock, until
+from tests.suites.manual_time import PATIENCE, Hang, auntil, on_clock, until
 from tests.suites.other_process import OtherProcess, started
 
 from phasegraph.acceptance import AcceptancePolicy
@@ -160,7 +160,7 @@ def letters(text: str) -> list[float]:
     return [float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
 
 
-class FrameworkSuite(ManualTime):
+class FrameworkSuite:
     """Tests of a framework's retrievers; derive a class ``Test…`` and override the hooks before the tests.
 
     Attributes

@@ -33,9 +33,9 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         time.sleep(0.001)
 
 
-async def auntil(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+async def auntil(condition: Callable[[], object]) -> None:
     """Wait like :func:`until`, without blocking the event loop."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -98,19 +98,17 @@ def hanging(clock: ManualClock, patch: pytest.MonkeyPatch) -> Iterator[Hang]:
         hang.released.set()
 
 
-class ManualTime:
-    """The fixtures of a suite whose tests move the clock by hand."""
+@pytest.fixture
+def clock() -> ManualClock:
+    """Return the clock that :func:`on_clock` can give to retrievers."""
+    return ManualClock()
 
-    @pytest.fixture
-    def clock(self) -> ManualClock:
-        """Return the clock that :func:`on_clock` can give to retrievers."""
-        return ManualClock()
 
-    @pytest.fixture
-    def hang(self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
-        """Return a factory of functions that hang until the end of the test."""
-        with hanging(clock, monkeypatch) as made:
-            yield made
+@pytest.fixture
+def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
+    """Return a factory of functions that let the others answer, let time pass, and hang until the end of the test."""
+    with hanging(clock, monkeypatch) as made:
+        yield made
 
 
 def on_clock(retriever: Retriever, clock: ManualClock) -> Retriever:

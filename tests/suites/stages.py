@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.repeats import repeats
-from tests.suites.manual_time import Hang, ManualTime, on_clock
+from tests.suites.manual_time import Hang, on_clock
 
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import DegradedError, InvalidInputError, PhasegraphWarning
@@ -148,7 +148,7 @@ def as_coroutine(stage: Any) -> Callable[..., Any]:
     return awaited
 
 
-class StageSuite(ManualTime):
+class StageSuite:
     """Tests of the stages; derive a class ``Test…`` that creates a framework's retrievers, models and hits."""
 
     retriever: Callable[..., Any]

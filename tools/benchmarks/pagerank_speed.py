@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import argparse
 import gc
-import time
 from functools import partial
 
 import igraph
 import numpy as np
+from interleaved import timed
 from scipy import sparse
 from synthetic import adjacency, entity_passage_graph, entity_seeds
 
-from phasegraph.pagerank import WalkOperator, personalized_pagerank, personalized_pagerank_batch
+from phasegraph.pagerank import WalkOperator, personalized_pagerank
 from phasegraph.pagerank.solve import RANKING_TOLERANCE, SCORE_TOLERANCE
 
 PUSHES = {
@@ -31,12 +31,6 @@ SYSTEMS = {
     "chebyshev float32 1e-4": {"method": "chebyshev", "precision": "float32", "tolerance": 1e-4},
     "power 1e-10": {"method": "power"},
 }
-
-
-def timed(function):
-    start = time.thread_time()
-    value = function()
-    return time.thread_time() - start, value
 
 
 def peer(matrix):
@@ -119,7 +113,7 @@ def faithfulness(graph, queries, masses, follow):
 
 
 def batch(graph, theirs, used, rng, mentions, follow, single):
-    """Print how long 256 queries take in one batch, compared with 256 calls of igraph.
+    """Print how long 256 queries take one after another, compared with 256 calls of igraph.
 
     Only the first four of these calls are measured; their median and `single` give the time of all.
     """
@@ -127,8 +121,8 @@ def batch(graph, theirs, used, rng, mentions, follow, single):
     some = [timed(peer_call(theirs, seeds, follow))[0] for seeds in resets[:4]]
     expected = 256 * float(np.median([*some, single]))
     for kernel in ("numpy", "compiled"):
-        options = {"follow_probability": follow, "method": "push", "kernel": kernel}
-        spent, _ = timed(partial(personalized_pagerank_batch, graph, resets, **options))
+        walk = partial(personalized_pagerank, graph, follow_probability=follow, method="push", kernel=kernel)
+        spent, _ = timed(partial(list, map(walk, resets)))
         print(
             f"  256 queries, {kernel:9s} {1e3 * spent / 256:6.2f} ms a query"
             f"  {expected / spent:7.1f} x 256 igraph calls"

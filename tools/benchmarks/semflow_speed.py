@@ -10,10 +10,10 @@ same first twenty nodes.
 from __future__ import annotations
 
 import argparse
-import time
 from functools import partial
 
 import numpy as np
+from interleaved import timed
 from scipy import sparse
 from synthetic import entity_passage_graph, entity_seeds
 
@@ -55,12 +55,6 @@ class Reweighting:
             moved = np.float32(follow) * (pull @ mass + stay * mass)
             mass = moved + (1 - moved.sum()) * restart
         return mass
-
-
-def timed(function):
-    start = time.thread_time()
-    value = function()
-    return time.thread_time() - start, value
 
 
 def twenty(mass):

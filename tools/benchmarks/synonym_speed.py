@@ -9,19 +9,13 @@ from __future__ import annotations
 
 import argparse
 import resource
-import time
 
 import numpy as np
+from interleaved import timed
 from scipy import sparse
 
 from phasegraph.graph.experimental.semflow import abstractness
 from phasegraph.graph.model.synonyms import _bounds, _unit, synonym_pairs
-
-
-def timed(function):
-    start = time.thread_time()
-    value = function()
-    return time.thread_time() - start, value
 
 
 def made_up(rows, dimensions=384, seed=0):

@@ -67,8 +67,6 @@ def title_of(markdown: str) -> str:
     return markdown.partition("\n")[0].removeprefix("# ")
 
 
-NO_PROSE = ("<", "#", "|", "!", "```", "- ", "* ", ":::")
-"""Beginnings of paragraphs that are tags, headings, tables, pictures, programs, lists or names."""
 SHORT = 40
 """A first sentence of fewer characters says too little; the second follows it."""
 

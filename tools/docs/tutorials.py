@@ -46,10 +46,10 @@ def notebook_of(page: Path) -> Any:
     rest = text[: install.start()] + text[install.end() :]
     start = 0
     for program in _PROGRAM.finditer(rest):
-        cells += _prose(rest[start : program.start()], page)
+        cells += _prose(rest[start : program.start()])
         cells.append(made.new_code_cell(program["code"].rstrip("\n")))
         start = program.end()
-    cells += _prose(rest[start:], page)
+    cells += _prose(rest[start:])
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -68,7 +68,7 @@ def _as_magic(lines: str) -> str:
     return "\n".join(written).replace("%pip -q install", "%pip install -q")
 
 
-def _prose(text: str, page: Path) -> Iterator[Any]:
+def _prose(text: str) -> Iterator[Any]:
     """Yield a cell with the text between two programs, if there is any; its links lead to the repository."""
     import nbformat
 
@@ -99,11 +99,11 @@ def run(notebook: Any) -> Any:
     for cell in notebook["cells"]:
         cell["metadata"].pop("execution", None)
         if "outputs" in cell:
-            cell["outputs"] = _joined(cell["outputs"])
+            cell["outputs"] = joined(cell["outputs"])
     return notebook
 
 
-def _joined(outputs: list[Any]) -> list[Any]:
+def joined(outputs: list[Any]) -> list[Any]:
     """Join the outputs of each stream to a single output, because a kernel splits its output at random places."""
     kept: list[Any] = []
     for output in outputs:

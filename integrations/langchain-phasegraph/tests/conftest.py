@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.suites import other_process
+from tests.suites.manual_time import clock, hang  # noqa: F401 - fixtures
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.suites import other_process
-from tests.suites.manual_time import Hang, hanging
-
-from phasegraph.testing import ManualClock
+from tests.suites.manual_time import clock, hang  # noqa: F401 - fixtures
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -22,17 +19,6 @@ def index():
     from llamaindex_stores import simple  # not at the top: xdist's controller reads this file, and runs no test
 
     return simple()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
-    with hanging(clock, monkeypatch) as made:
-        yield made
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -21,24 +21,25 @@ VECTORS = {f"p{i}": (1.0 - i / 10, (i / 10) * (-1) ** i) for i in range(9)}
 ORDER = tuple(VECTORS)
 
 
-class Looked(BaseEmbedding):
+class TextModel(BaseEmbedding):
+    """A base of embedding models that embed a query as a text."""
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._get_text_embedding(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._get_query_embedding(query)
+
+
+class Looked(TextModel):
     """An embedding model that gives a text the vector of the passage it names last; queries are nearest to p0."""
 
     vectors: dict[str, Sequence[float]] = VECTORS
     default: Sequence[float] = (1.0, 0.02)
 
-    def _vector(self, text: str) -> list[float]:
+    def _get_text_embedding(self, text: str) -> list[float]:
         vector = np.array(self.vectors.get(text.split()[-1], self.default), dtype=np.float64)
         return [float(value) for value in vector / np.linalg.norm(vector)]
-
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return self._vector(text)
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self._vector(query)
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._vector(query)
 
 
 def sentences(size: int) -> SentenceSplitter:

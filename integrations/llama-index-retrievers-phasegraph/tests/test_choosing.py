@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import pytest
 from llama_index.core import VectorStoreIndex
-from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode
+from llamaindex_stores import TextModel
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, HitFields, SourceSpec
 
 TEXTS = ["red apple", "red apple pie", "green pear", "blue plum", "white fig", "black grape"]
 
 
-class Letters(BaseEmbedding):
+class Letters(TextModel):
     """An embedding model that counts letters, so that similar texts have similar vectors."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return [float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
 
 
 def test_a_threshold_on_distances_is_the_highest_distance() -> None:

@@ -9,14 +9,13 @@ import faiss
 import numpy as np
 import pytest
 from llama_index.core import Settings, StorageContext, VectorStoreIndex, load_index_from_storage
-from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llama_index.vector_stores.faiss import FaissVectorStore
-from llamaindex_stores import INDEXES, sentences
+from llamaindex_stores import INDEXES, TextModel, sentences
 from pydantic import Field
 from tests.suites.corpus import CorpusSuite
 
@@ -31,7 +30,7 @@ def word_vector(word, size):
     return np.random.default_rng(seed).standard_normal(size)
 
 
-class Hashed(BaseEmbedding):
+class Hashed(TextModel):
     """An embedding model with a vector for every word; the vector of a text is the sum of its words' vectors."""
 
     model_name: str = "plain"
@@ -46,9 +45,6 @@ class Hashed(BaseEmbedding):
 
     def _get_text_embedding(self, text):
         return self._get_query_embedding(text)
-
-    async def _aget_query_embedding(self, query):
-        return self._get_query_embedding(query)
 
 
 class Counting(Hashed):

@@ -9,9 +9,9 @@ from typing import Any
 import faiss
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
-from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import TextNode
 from llama_index.vector_stores.faiss import FaissVectorStore
+from llamaindex_stores import TextModel
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 from phasegraph import InvalidInputError
@@ -29,7 +29,7 @@ BROKEN = TextNode(id_="broken", text="text of broken")
 pytestmark = pytest.mark.filterwarnings("ignore:source 'vector' returns hits without:phasegraph.PhasegraphWarning")
 
 
-class Model(BaseEmbedding):
+class Model(TextModel):
     """An embedding model that returns NaN for one passage, and false vectors for queries if `lie` is set."""
 
     lie: Callable[[list[float]], Any] | None = None
@@ -40,9 +40,6 @@ class Model(BaseEmbedding):
     def _get_query_embedding(self, query: str) -> list[float]:
         vector = [1.0, 0.0, 0.5]
         return vector if self.lie is None else self.lie(vector)
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_query_embedding(query)
 
 
 def index_of(name: str, nodes: list[TextNode], model: Model) -> VectorStoreIndex:

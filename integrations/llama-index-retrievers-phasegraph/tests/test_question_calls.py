@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.bridge.pydantic import Field
-from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import QueryBundle, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from llamaindex_stores import TextModel
 from tests.suites.question_calls import NOTE, QUERY, TEXTS, vector_of_words
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
@@ -18,7 +18,7 @@ from llama_index.retrievers.phasegraph.embedding import QuestionModel
 from phasegraph.errors import PhasegraphWarning
 
 
-class Model(BaseEmbedding):
+class Model(TextModel):
     """A model of words that counts the questions that it embeds."""
 
     asked: list[Any] = Field(default_factory=list)
@@ -32,9 +32,6 @@ class Model(BaseEmbedding):
         if self.fails:
             raise OSError("401 invalid api key")
         return self._get_text_embedding(query)
-
-    async def _aget_query_embedding(self, query):
-        return self._get_query_embedding(query)
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
-from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
-from llamaindex_stores import INDEXES, Listed, Looked, passages
+from llamaindex_stores import INDEXES, Listed, Looked, TextModel, passages
 from tests.suites.deadlines import DeadlineSuite
 from tests.suites.framework import FrameworkSuite, Hit, pickled
 
@@ -61,17 +60,11 @@ COPIED = {
 }
 
 
-class Embedding(BaseEmbedding):
+class Embedding(TextModel):
     embed: Any
 
     def _get_text_embedding(self, text):
         return self.embed(text)
-
-    def _get_query_embedding(self, query):
-        return self.embed(query)
-
-    async def _aget_query_embedding(self, query):
-        return self.embed(query)
 
 
 class Native(Embedding):

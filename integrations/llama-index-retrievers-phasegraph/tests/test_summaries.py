@@ -5,10 +5,10 @@ import asyncio
 import numpy as np
 import pytest
 from llama_index.core import VectorStoreIndex
-from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.llms import MockLLM
 from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from llamaindex_stores import TextModel
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever, text_model
 from phasegraph.graph import ClusterSettings, SummaryTree, summarise_with
@@ -21,19 +21,13 @@ NODES = [
 ]  # fmt: skip
 
 
-class Topical(BaseEmbedding):
+class Topical(TextModel):
     """An embedding model with a direction for each topic and a small part that differs for each text."""
 
     def _get_text_embedding(self, text):
         vector = np.array([float(topic in text.lower()) for topic in TOPICS] + [0.0] * 5)
         vector[3:] = 0.03 * np.cos(np.arange(5) * sum(map(ord, text)))
         return vector.tolist()
-
-    def _get_query_embedding(self, query):
-        return self._get_text_embedding(query)
-
-    async def _aget_query_embedding(self, query):
-        return self._get_text_embedding(query)
 
 
 MODEL = Topical()

@@ -2,9 +2,8 @@
 
 import pytest
 from llama_index.core import VectorStoreIndex
-from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode
-from llamaindex_stores import Listed
+from llamaindex_stores import Listed, TextModel
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 from phasegraph import DegradedError, FusionPipeline
@@ -18,15 +17,9 @@ def letters(text):
     return [float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
 
 
-class Plain(BaseEmbedding):
+class Plain(TextModel):
     def _get_text_embedding(self, text):
         return letters(text)
-
-    def _get_query_embedding(self, query):
-        return letters(query)
-
-    async def _aget_query_embedding(self, query):
-        return letters(query)
 
 
 def source(*with_vector):

@@ -15,16 +15,12 @@ MINIMUM_QUERIES = 20
 
 
 def calibrated_pipeline(
-    rankings: Mapping[str, Sequence[Ranking]],
-    pipeline: FusionPipeline | None = None,
-    *,
-    sizes: Mapping[str, int] | None = None,
+    rankings: Mapping[str, Sequence[Ranking]], *, sizes: Mapping[str, int] | None = None
 ) -> FusionPipeline:
-    """Fit a reference calibrator for every source that does not state its own background, and return the pipeline.
+    """Return the default pipeline with a fitted reference calibrator for every source that states no background.
 
-    `rankings` are, by source, the answers to the same unlabeled queries. `pipeline` is the pipeline to fit; None means
-    the default pipeline. `sizes` gives the number of items in each source; default: the size that the rankings of the
-    source state, else 1,000,000. The pipeline keeps its calibrators of other sources. Its `min_agreement` and its
+    `rankings` are, by source, the answers to the same unlabeled queries. `sizes` gives the number of items in each
+    source; default: the size that the rankings of the source state, else 1,000,000. The `min_agreement` and the
     confidence model are also fitted to these queries. Raise InsufficientDataError if a source answered fewer than 20
     queries, or always with the same score.
 
@@ -40,9 +36,8 @@ def calibrated_pipeline(
             raise InsufficientDataError(
                 f"calibrating source {name!r} needs at least {MINIMUM_QUERIES} queries with hits; got {answered}"
             )
-    base = FusionPipeline() if pipeline is None else pipeline
-    fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
+    base = FusionPipeline()
+    calibrators = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
     answers = list(zip(*(rankings[name] for name in sorted(rankings)), strict=False))
-    calibrators = {**base.calibrators, **fitted}
     judged = fit_confidence([("", lists) for lists in answers], base)
     return replace(base, calibrators=calibrators, min_agreement=fit_min_agreement(answers, base), confidence=judged)

@@ -182,9 +182,9 @@ def _weights_by_words(rankings: Sequence[Ranking], graph: int, witness: Sequence
     return weights
 
 
-def support(one: Sequence[str], other: Sequence[str], /, bounds: tuple[float, float] = _SUPPORTED) -> float:
-    """Compute the rank-biased overlap of the first 20 ids of two rankings, mapped from `bounds` to [0, 1]."""
-    return _ramp(overlap(one, other), *bounds)
+def support(one: Sequence[str], other: Sequence[str], /) -> float:
+    """Compute the rank-biased overlap of the first 20 ids of two rankings, mapped from [0.2, 0.4] to [0, 1]."""
+    return _ramp(overlap(one, other), *_SUPPORTED)
 
 
 def overlap(one: Sequence[str], other: Sequence[str], /) -> float:

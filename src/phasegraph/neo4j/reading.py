@@ -53,14 +53,14 @@ def joined(lines: str) -> str:
     return f"reduce(whole = '', line IN {lines} | whole + line)"
 
 
-def each_node(variable: str, values: str) -> str:
-    """Return the last clauses of a Cypher statement, which collect the list of `values` of each node.
+def each_node(values: str) -> str:
+    """Return the last clauses of a Cypher statement, which collect the list of `values` of each node `p`.
 
-    `variable` is the name of the node in the statement. A record of the result contains the lists of at most 200 nodes.
+    A record of the result contains the lists of at most 200 nodes.
     """
     return f"""\
-WITH collect({variable}) AS held UNWIND range(0, size(held) - 1, {NODES_TOGETHER}) AS start
-RETURN [{variable} IN held[start..start + {NODES_TOGETHER}] | [{values}]]"""
+WITH collect(p) AS held UNWIND range(0, size(held) - 1, {NODES_TOGETHER}) AS start
+RETURN [p IN held[start..start + {NODES_TOGETHER}] | [{values}]]"""
 
 
 def each_line(*expressions: str, numbers: Iterable[str] = ()) -> str:
@@ -169,7 +169,7 @@ def _passages_statement(schema: GraphSchema) -> str:
     only = "true" if schema.corpus_key is None else "($corpus IS NULL OR p.«corpus» = $corpus)"
     mentions = joined(_MENTIONS.format(name=line(_first_of("e", schema.name_keys))))
     keys = _first_of("p", schema.id_keys), _first_of("p", schema.title_keys)
-    text = _PASSAGES.format(only=only) + each_node("p", f"{keys[0]}, elementId(p), {keys[1]}, p.«text», {mentions}")
+    text = _PASSAGES.format(only=only) + each_node(f"{keys[0]}, elementId(p), {keys[1]}, p.«text», {mentions}")
     return render(for_entities(text, schema), schema.names())
 
 
@@ -231,7 +231,7 @@ _MENTIONS_READING = (
     f"[(p)-[m:`PHASEGRAPH_MENTIONS`]->(e:`PhasegraphEntity`) | {line('e.name', numbers=('m.count', 'm.home'))}]"
 )
 _PASSAGES_READING = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.revision > $since\n"
-_PASSAGE_ROWS = _PASSAGES_READING + each_node("p", f"p.id, p.title, p.text, {joined(_MENTIONS_READING)}")
+_PASSAGE_ROWS = _PASSAGES_READING + each_node(f"p.id, p.title, p.text, {joined(_MENTIONS_READING)}")
 _FACT_LINES = each_line("f.passage", "a.name", "f.predicate", "b.name", numbers=("f.count",))
 _FACTS_READING = f"""\
 {_PASSAGES_READING}\

@@ -8,14 +8,10 @@ on the size of the graph.
 
 from phasegraph.pagerank.operator import WalkOperator
 from phasegraph.pagerank.push import PageRankResult
-from phasegraph.pagerank.solve import (
-    personalized_pagerank,
-    personalized_pagerank_batch,
-)
+from phasegraph.pagerank.solve import personalized_pagerank
 
 __all__ = [
     "PageRankResult",
     "WalkOperator",
     "personalized_pagerank",
-    "personalized_pagerank_batch",
 ]

@@ -1,9 +1,8 @@
-"""Compute personalized PageRank by one of three methods, for one or many reset distributions."""
+"""Compute personalized PageRank by one of three methods."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -209,36 +208,6 @@ def personalized_pagerank(
     if method == "chebyshev":
         return chebyshev(prepared, seeds, follow, bound, limit, precision)
     raise InvalidInputError(f'method must be "power", "chebyshev" or "push"; got {method!r}')
-
-
-def personalized_pagerank_batch(
-    graph: WalkOperator | Any, resets: Iterable[Reset], **options: Any
-) -> list[PageRankResult]:
-    """Compute a walk for each of several reset distributions; a sparse matrix is prepared only once.
-
-    Parameters
-    ----------
-    graph : WalkOperator or (n, n) sparse matrix
-        The graph, as in :func:`personalized_pagerank`.
-    resets : iterable of reset distributions
-        Each is an array of shape (n,) or a pair (nodes, weights), as in :func:`personalized_pagerank`.
-    **options
-        The options of :func:`personalized_pagerank`.
-
-    Returns
-    -------
-    list of PageRankResult
-        The results, identical to the bit to the results of separate calls.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> pair = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
-    >>> [w.mass.tolist() for w in personalized_pagerank_batch(pair, [([0], [1])], follow_probability=0.0)]
-    [[1.0, 0.0]]
-    """
-    prepared = graph if isinstance(graph, WalkOperator) else WalkOperator.from_adjacency(graph)
-    return [personalized_pagerank(prepared, reset, **options) for reset in resets]
 
 
 def push_settings(

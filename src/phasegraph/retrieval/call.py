@@ -195,7 +195,7 @@ class Call:
         """Add the reranker's ranking to the fused candidates, if there is a reranker that can change the result."""
         stages, shortlist, pipeline = self.stages, draft.shortlist, self.pipeline
         rerank, ids = stages.rerank, shortlist.candidates.ids
-        if rerank is None or not ids or (rerank.blend == 0 and not _thresholds(pipeline, RERANK)):
+        if rerank is None or not ids or (rerank.blend == 0 and not _judges_reranked(pipeline)):
             return draft
         best = [ids[row] for row in top_order(shortlist.final, ids, rerank.depth)]
         judged, report = yield from self._judge(rerank, rerank.texts(best, draft.rankings, self.access))
@@ -357,8 +357,8 @@ def _said_of(report: StageReport) -> str:
     return f"{report.stage}{where} {report.status}: {report.reason}"
 
 
-def _thresholds(pipeline: FusionPipeline, name: str) -> bool:
-    return pipeline.accept is not None and name in pipeline.accept.thresholds
+def _judges_reranked(pipeline: FusionPipeline) -> bool:
+    return pipeline.accept is not None and RERANK in pipeline.accept.thresholds
 
 
 def needs_words(pipeline: FusionPipeline, rankings: Iterable[Ranking]) -> bool:

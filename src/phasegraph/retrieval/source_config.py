@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from phasegraph._support.renamed import renamed_sources
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -13,8 +13,6 @@ from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.settings import check_weights_mapping
 from phasegraph.ranking import RERANK
 from phasegraph.retrieval.source_spec import SourceSpec
-
-Weights: TypeAlias = Mapping[str, float] | Sequence[float]
 
 
 def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:

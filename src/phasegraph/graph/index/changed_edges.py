@@ -62,7 +62,7 @@ class ChangedEdges:
         self._touched = touched
         facts = self._facts()
         self._count_again(before, after)
-        self._make_rows(before, after, facts)
+        self._make_rows(after, facts)
 
     def titles(self) -> IntArray:
         """Return the pair of numbers that identifies each new passage's title; see :meth:`EntityGraph.titles_at`."""
@@ -157,7 +157,7 @@ class ChangedEdges:
         found = mentions.indices[at].astype(np.int64), mentions.data[at].astype(np.int64)
         return Mentions(rows.astype(np.int64), *found, np.zeros(len(at), np.int64))
 
-    def _make_rows(self, before: Mentions, after: Mentions, facts: Mapping[tuple[int, int], int]) -> None:
+    def _make_rows(self, after: Mentions, facts: Mapping[tuple[int, int], int]) -> None:
         base, came = self._base, len(self._log.came)
         first = self._passages + came  # node of the first entity
         joined = np.unique(np.array([one for pair in facts for one in pair], dtype=np.int64))

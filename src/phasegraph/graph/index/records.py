@@ -187,10 +187,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
             state = json.loads(line)
             return state["text"], state.get("metadata", {})
         except MISFITS as error:
-            raise IntegrityError(
-                f"the record of passage {name!r} in the saved index is damaged: {error}. Restore the folder, or build "
-                "the index again"
-            ) from error
+            raise _damaged(name, error) from error
 
     def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
         """Return the records of the passages `ids`: the record in `changed`, or otherwise the existing record."""
@@ -272,16 +269,20 @@ class PassageRecords(Mapping[str, PassageRecord]):
         try:
             record = PassageRecord.of_line(self._packed_line(name))
         except MISFITS as error:
-            raise IntegrityError(
-                f"the record of passage {name!r} in the saved index is damaged: {error}. Restore the folder, or build "
-                "the index again"
-            ) from error
+            raise _damaged(name, error) from error
         if record.id != name:
             raise IntegrityError(
                 f"the record of passage {name!r} in the saved index is damaged: it is the record of {record.id!r}. "
                 "Restore the folder, or build the index again"
             )
         return record
+
+
+def _damaged(name: str, error: Exception) -> IntegrityError:
+    return IntegrityError(
+        f"the record of passage {name!r} in the saved index is damaged: {error}. Restore the folder, or build the "
+        "index again"
+    )
 
 
 class _RowsInOrder:

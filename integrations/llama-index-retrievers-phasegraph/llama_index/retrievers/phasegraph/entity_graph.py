@@ -266,8 +266,6 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = self._checked(query_bundle), None
-        if self._required_filter_key is not None:
-            check_required(self._required_filter_key, self.whole_filters())
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "search"):
@@ -278,8 +276,6 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = self._checked(query_bundle), None
-        if self._required_filter_key is not None:
-            check_required(self._required_filter_key, self.whole_filters())
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "asearch"):
@@ -290,10 +286,12 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         return found
 
     def _checked(self, query_bundle: QueryBundle) -> str:
-        """Return the query's text, and check its length unless another phasegraph retriever is the caller."""
+        """Return the query's text; check the required filter, and the length unless phasegraph is the caller."""
         query = query_bundle.query_str
         if self.exchange is None:
             check_query(query, self._max_query_length)
+        if self._required_filter_key is not None:
+            check_required(self._required_filter_key, self.whole_filters())
         return query
 
     @property
