@@ -4,8 +4,9 @@ A preloaded C library (disk.c, built by ``cc``) makes the n-th write, sync, rena
 0, 1, 2, … until the command makes fewer calls. Or every write from the n-th on writes only half of its bytes. After
 each fault, the command must have ended with 0 or 1 and without a traceback. Its target must then be complete, in the
 old state or in the new state. The command, run again without a fault, must have the same result as on a sound disk. The
-run also fails if a fault of writes or renames hits no call of a command, because such a fault checks nothing. Linux
-only.
+run also fails if a fault of writes or renames hits no call of a command, because such a fault checks nothing, and if a
+command makes more calls than the run lets fail. The worker processes of ``--engine local`` are forked here, so that the
+faults also hit their calls. Linux only.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import errno
 import hashlib
 import io
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -40,7 +42,8 @@ FAULTS = {
 """By name: kinds of calls, the code of the error, whether it lasts, and whether the call is made all the same.
 
 With the code 0 a call returns less than it was asked for, which is no error: the command must be done."""
-MOST = 400
+MOST = 1_000
+"""The most calls of a command that fail, one in each run of the command."""
 OFTEN = 2
 """The greatest step of a command that changes a folder, because such a command makes few calls."""
 MADE = WRITE | RENAME
@@ -128,8 +131,12 @@ def fused(root: Path, out: Path, given: Path) -> int:
 
 
 def synced(root: Path, folder: Path, given: Path) -> int:
-    """Run the command `index --sync` with an embedder, and return its exit code."""
-    return command("index", given, "--out", folder, "--sync", "--embedder", "disk:vector")
+    """Run the command `index --sync` with an embedder over a copy of the file `given`, and return its exit code.
+
+    The copy always has the same path, because a folder refuses to sync with the files of another path.
+    """
+    shutil.copy(given, root / "synced.jsonl")
+    return command("index", root / "synced.jsonl", "--out", folder, "--sync", "--embedder", "disk:vector")
 
 
 def after_sync(*words: str) -> Callable[[Path, Path, Path], int]:
@@ -286,6 +293,8 @@ def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) ->
             broken.append(f"{where}: run again on a sound disk, it gives {status} {said[-300:]}")
         if not reached:
             break
+    else:
+        broken.append(f"{name}, {fault}: the command makes more than {MOST} such calls")
     if kinds & MADE and not counts["calls"]:
         broken.append(f"{name}, {fault}: the command made no such call below the folder, so nothing was checked")
     return counts
@@ -306,6 +315,9 @@ def main() -> None:
             env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
             env["XDG_CACHE_HOME"] = str(Path(built) / "cache")
             sys.exit(subprocess.run([sys.executable, *sys.argv], env=env, check=False).returncode)
+    from phasegraph.distributed import local
+
+    local.get_context = lambda method: multiprocessing.get_context("fork")
     root = Path(os.environ["DISK_ROOT"]).parent
     corpus(root / "old.jsonl", 20, "Ada")
     corpus(root / "new.jsonl", 30, "Bo")
