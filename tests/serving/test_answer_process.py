@@ -7,6 +7,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.serving.conftest import command, embed, told_address
+from tests.serving.conftest import TOKENS, command, embed, told_address
 from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.answer_process import answer_processes
@@ -27,6 +28,7 @@ from phasegraph.apps.server.following import Served
 from phasegraph.apps.server.turns import LOW_PRIORITY
 from phasegraph.apps.server.view import View
 from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphError, StoreError
+from phasegraph.graph.corpus.corpus import LOOKING
 from phasegraph.sources.workers import SPENT
 
 ASKED = json.dumps({"query": "Who met Ada in Oslo?", "k": 3}).encode()
@@ -264,6 +266,29 @@ def test_the_text_of_a_foreign_error_stays_in_the_process(folder):
         pytest.raises(StoreError, match=r"^the search failed \(ModelError\)$"),
     ):
         views[""].answer("search", ASKED)
+
+
+def test_only_one_of_two_processes_says_what_concerns_the_folder(folder, tenants, tmp_path):
+    own = tmp_path / "index"
+    shutil.copytree(folder, own)
+    server = subprocess.Popen(
+        command(str(own), "--transport", "http", "--port", "0", "--tenants", str(tenants)),
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    lines: list[str] = []
+    reading = threading.Thread(target=lambda: lines.extend(server.stderr), daemon=True)
+    try:
+        reading.start()
+        until(lambda: any("http://" in one for one in lines))
+        (own / "manifest.json").write_text("{}", encoding="utf-8")
+        until(lambda: any("cannot be read" in one for one in lines))
+        time.sleep(3 * LOOKING)  # the other process has looked at the folder, too
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        reading.join(PATIENCE)
+    for said in ("cannot be read", "only words and the graph are searched", *(f"{one}: " for one in TOKENS)):
+        assert len([one for one in lines if said in one]) == 1, "".join(lines)
+
 
 
 @pytest.mark.parametrize(("error", "text"), [(IntegrityError, "damaged"), (ValueError, "plain")])

@@ -4,8 +4,9 @@ A preloaded C library (disk.c, built by ``cc``) makes the n-th write, sync, rena
 0, 1, 2, … until the command makes fewer calls. Or every write from the n-th on writes only half of its bytes. After
 each fault, the command must have ended with 0 or 1 and without a traceback. Its target must then be complete, in the
 old state or in the new state. The command, run again without a fault, must have the same result as on a sound disk. The
-run also fails if a fault of writes or renames hits no call of a command, because such a fault checks nothing. Linux
-only.
+run also fails if a fault of writes or renames hits no call of a command, because such a fault checks nothing, and if a
+command makes more calls than the run lets fail. The worker processes of ``--engine local`` are forked here, so that the
+faults also hit their calls. Linux only.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import errno
 import hashlib
 import io
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -27,6 +29,14 @@ from typing import Any
 
 import numpy as np
 from runs import arguments, finish
+
+from phasegraph.apps.cli import main as run_command
+from phasegraph.distributed import local
+from phasegraph.errors import PhasegraphError
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.graph import GraphIndex, load_graph
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.corpus.folder import Folder
 
 WRITE, SYNC, RENAME, LOCK = 1, 2, 4, 8
 FAULTS = {
@@ -40,7 +50,8 @@ FAULTS = {
 """By name: kinds of calls, the code of the error, whether it lasts, and whether the call is made all the same.
 
 With the code 0 a call returns less than it was asked for, which is no error: the command must be done."""
-MOST = 400
+MOST = 1_000
+"""The most calls of a command that fail, one in each run of the command."""
 OFTEN = 2
 """The greatest step of a command that changes a folder, because such a command makes few calls."""
 MADE = WRITE | RENAME
@@ -72,11 +83,9 @@ def command(*given: object) -> int:
 
     Raise AssertionError if the command prints a traceback.
     """
-    from phasegraph.apps.cli import main
-
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
-        code = main([str(one) for one in given])
+        code = run_command([str(one) for one in given])
     if "Traceback" in said.getvalue():
         raise AssertionError(said.getvalue())
     return code
@@ -84,9 +93,6 @@ def command(*given: object) -> int:
 
 def records(folder: Path) -> str:
     """Return a digest of the passage ids of an index or a folder; "" if there is neither."""
-    from phasegraph.graph import load_graph
-    from phasegraph.graph.corpus.folder import Folder
-
     if (folder / "folder.json").is_file():
         names = list(Folder(folder).load()[0].records)
     elif (folder / "manifest.json").is_file():
@@ -98,8 +104,6 @@ def records(folder: Path) -> str:
 
 def vectors(folder: Path) -> str:
     """Return a digest of the passage ids and vectors of a folder; "" if there is no folder."""
-    from phasegraph.graph.corpus.folder import Folder
-
     if not (folder / "folder.json").is_file():
         return ""
     graph = Folder(folder).load()[0].graph
@@ -128,8 +132,12 @@ def fused(root: Path, out: Path, given: Path) -> int:
 
 
 def synced(root: Path, folder: Path, given: Path) -> int:
-    """Run the command `index --sync` with an embedder, and return its exit code."""
-    return command("index", given, "--out", folder, "--sync", "--embedder", "disk:vector")
+    """Run the command `index --sync` with an embedder over a copy of the file `given`, and return its exit code.
+
+    The copy always has the same path, because a folder refuses to sync with the files of another path.
+    """
+    shutil.copy(given, root / "synced.jsonl")
+    return command("index", root / "synced.jsonl", "--out", folder, "--sync", "--embedder", "disk:vector")
 
 
 def after_sync(*words: str) -> Callable[[Path, Path, Path], int]:
@@ -145,23 +153,38 @@ def after_sync(*words: str) -> Callable[[Path, Path, Path], int]:
     return run
 
 
-def restored(root: Path, folder: Path, given: Path) -> int:
-    """Write the passages in the file `given` to a new corpus in `folder`, and delete a passage, without a command.
+def created(root: Path, folder: Path, given: Path) -> int:
+    """Write the passages in the file `given` to a new corpus in `folder`, by functions of the library.
 
-    The functions of the library are called directly. Return 0 for success, or 1 for an error.
+    Return 0 for success, or 1 for an error.
     """
-    from phasegraph.errors import PhasegraphError
-    from phasegraph.graph import GraphIndex
-    from phasegraph.graph.corpus.corpus import Corpus
-    from phasegraph.graph.corpus.folder import Folder
-
     rows = [json.loads(line) | {"metadata": {}} for line in given.read_text(encoding="utf-8").splitlines()]
+    if folder.exists():
+        shutil.rmtree(folder)
+    return done_by(lambda: Folder.create(folder, GraphIndex.build(rows), {}))
+
+
+def changed(root: Path, folder: Path, given: Path) -> int:
+    """Create a corpus, or delete a passage of it by functions of the library; return 0 for success, 1 for an error.
+
+    The corpus is created if `given` is the old file.
+    """
+    if given.stem == "old":
+        return created(root, folder, given)
+
+    def delete() -> None:
+        held = Folder(folder)
+        index, _ = held.load()
+        if "p0" in index.records:
+            Corpus(index, folder=held).replace(["p0"])
+
+    return done_by(delete)
+
+
+def done_by(act: Callable[[], object]) -> int:
+    """Call a function; return 0, or 1 if it raises an error of phasegraph or of the file system."""
     try:
-        if folder.exists():
-            shutil.rmtree(folder)
-        index = GraphIndex.build(rows)
-        held = Corpus(index, folder=Folder.create(folder, index, {}))
-        held.replace(["p0"])
+        act()
     except (PhasegraphError, OSError):
         return 1
     return 0
@@ -169,14 +192,7 @@ def restored(root: Path, folder: Path, given: Path) -> int:
 
 def tuned(root: Path, out: Path, given: Path) -> int:
     """Save a pipeline, as `tune` does; it differs for the old and the new corpus. Return 0, or 1 for an error."""
-    from phasegraph.errors import PhasegraphError
-    from phasegraph.fusion.pipeline import FusionPipeline
-
-    try:
-        FusionPipeline.named({"old": "reciprocal_rank", "new": "comb_mnz"}[given.stem]).save(out)
-    except (PhasegraphError, OSError):
-        return 1
-    return 0
+    return done_by(lambda: FusionPipeline.named({"old": "reciprocal_rank", "new": "comb_mnz"}[given.stem]).save(out))
 
 
 COMMANDS: dict[str, tuple[Callable[..., int], Callable[[Path], str]]] = {
@@ -199,7 +215,8 @@ COMMANDS: dict[str, tuple[Callable[..., int], Callable[[Path], str]]] = {
         file_of,
     ),
     "fuse": (fused, file_of),
-    "a corpus in a folder": (restored, records),
+    "a new corpus in a folder": (created, records),
+    "a change of a corpus": (changed, records),
     "a pipeline": (tuned, file_of),
 }
 """By name: what runs it over (root, target, corpus), and what reads its target."""
@@ -250,7 +267,7 @@ def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) ->
 
     remove(kept)
     start()
-    if name != "a corpus in a folder":
+    if run is not created:  # its target does not exist before
         forked(lambda: run(root, kept, root / "old.jsonl"))
         remove(root / "kept.work")
     start()
@@ -286,6 +303,8 @@ def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) ->
             broken.append(f"{where}: run again on a sound disk, it gives {status} {said[-300:]}")
         if not reached:
             break
+    else:
+        broken.append(f"{name}, {fault}: the command makes more than {MOST} such calls")
     if kinds & MADE and not counts["calls"]:
         broken.append(f"{name}, {fault}: the command made no such call below the folder, so nothing was checked")
     return counts
@@ -306,6 +325,7 @@ def main() -> None:
             env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
             env["XDG_CACHE_HOME"] = str(Path(built) / "cache")
             sys.exit(subprocess.run([sys.executable, *sys.argv], env=env, check=False).returncode)
+    local.get_context = lambda method: multiprocessing.get_context("fork")
     root = Path(os.environ["DISK_ROOT"]).parent
     corpus(root / "old.jsonl", 20, "Ada")
     corpus(root / "new.jsonl", 30, "Bo")
