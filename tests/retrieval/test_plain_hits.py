@@ -7,7 +7,7 @@ import pytest
 from langchain_core.documents import Document
 from llama_index.core.schema import TextNode
 
-from phasegraph import CallableSource, InvalidTypeError, Ranking
+from phasegraph import CallableSource, InvalidTypeError, PhasegraphWarning, Ranking
 from phasegraph.retrieval import (
     Deletions,
     MalformedAnswerError,
@@ -270,3 +270,22 @@ def test_a_dict_around_a_hit_is_refused_and_not_read_as_its_repr(hit):
         MalformedAnswerError, match=f"the dict at 3 contains a {type(hit).__name__}: return hits, or pairs"
     ):
         plain_hit({"document": hit, "score": 0.9}, "hits", 3)
+
+
+def test_a_neo4j_graphrag_retriever_whose_nodes_have_no_known_text_warns_once(graphrag):
+    import neo4j
+    from neo4j_graphrag.types import RawSearchResult
+
+    make, own, _ = graphrag
+
+    class Named(own):
+        def get_search_results(self, query_text=None, top_k=5):
+            found = [neo4j.Record({"node": {"inhalt": "Ada"}, "score": 0.9 if query_text == "who?" else 0.5})]
+            return RawSearchResult(records=found, metadata={})
+
+    search = adapted(make(Named))
+    with pytest.warns(PhasegraphWarning, match="hits without a property text, page_content or content") as told:
+        one, other = search("who?", 1)[0], search("where?", 1)[0]
+    assert one == {"inhalt": "Ada", "score": 0.9, "text": '{"inhalt": "Ada"}'}
+    assert other["text"] == one["text"], "the text identifies the hit, whatever the question"
+    assert len(told) == 1

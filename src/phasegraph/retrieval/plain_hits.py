@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from phasegraph.errors import InvalidTypeError
 from phasegraph.retrieval.identity import ID_KEYS, resolve_id
+from phasegraph.retrieval.once import Once
 from phasegraph.retrieval.reading import EXPECTED, SCORE_KEYS, parameters_of
 from phasegraph.sources.protocol import MalformedAnswerError
 
@@ -157,6 +158,7 @@ class GraphRagSearch:
         self.__name__ = type(retriever).__name__
         self._retriever = retriever
         self._accepts = parameters_of(retriever.search)
+        self._once = Once()
 
     def __call__(self, query: str, k: int | None = None) -> list[dict[str, Any]]:
         """Search for at most `k` hits, and return their rows; None leaves the number to the retriever."""
@@ -166,7 +168,17 @@ class GraphRagSearch:
         if self._formats:
             return [_of_item(item) for item in self._retriever.search(query_text=query, **settings).items]
         found = self._retriever.get_search_results(query_text=query, **settings)
-        return [_of_record(record) for record in found.records]
+        rows = [_of_record(record) for record in found.records]
+        textless = [row for row in rows if _lacks_text(row)]
+        for row in textless:  # the score depends on the question, but the text may be the id of the hit
+            row["text"] = json.dumps({name: row[name] for name in row if name not in SCORE_KEYS}, default=str)
+        if textless:
+            self._once.warn(
+                f"neo4j_graphrag's {self.__name__} returns hits without a property text, page_content or content: "
+                "their texts are all properties as JSON. Give the retriever a result_formatter= that returns the text "
+                "as content"
+            )
+        return rows
 
     @property
     def _formats(self) -> bool:
@@ -188,6 +200,11 @@ class FilteredGraphRagSearch(GraphRagSearch):
         """Search for at most `k` nodes that have the properties in `filter`, and return their rows."""
         settings: dict[str, Any] = {} if k is None else {"top_k": k}
         return self._rows(query, settings if filter is None else {**settings, "filters": dict(filter)})
+
+
+def _lacks_text(row: Mapping[str, Any]) -> bool:
+    names = {name.rpartition(".")[2] for name in row}
+    return not names.intersection((*TEXT_KEYS, "metadata")) and bool(names - PlainHit.read)
 
 
 def _of_item(item: Any) -> dict[str, Any]:
