@@ -14,9 +14,9 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from phasegraph import InvalidInputError, MissingDependencyError
-from phasegraph.reading import KINDS, read_files
 from phasegraph.reading.chunks import SIZE, passages_of
 from phasegraph.reading.documents import Document, Section
+from phasegraph.reading.files import KINDS, read_files
 from phasegraph.reading.kinds import SUFFIXES
 from phasegraph.reading.tables import _digest
 

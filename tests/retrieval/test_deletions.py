@@ -7,9 +7,11 @@ import pytest
 
 from phasegraph import PhasegraphWarning, Ranking
 from phasegraph.reports import found_in
-from phasegraph.retrieval import Deletions, Payloads, completed
+from phasegraph.retrieval import Payloads
 from phasegraph.retrieval.access import HitAccess
+from phasegraph.retrieval.deletions import Deletions
 from phasegraph.retrieval.identity import text_id
+from phasegraph.retrieval.reading import completed
 from phasegraph.retrieval.stages.rewriting import combined
 
 HELD = {f"p{row}": f"text {row}" for row in range(200)}

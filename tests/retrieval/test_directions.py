@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph import PhasegraphWarning
-from phasegraph.retrieval import Direction, known_direction
-from phasegraph.retrieval.directions import infer_direction
+from phasegraph.retrieval.directions import Direction, infer_direction, known_direction
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
 

@@ -9,16 +9,16 @@ from llama_index.core.schema import TextNode
 
 from phasegraph import CallableSource, InvalidTypeError, PhasegraphWarning, Ranking
 from phasegraph.retrieval import (
-    Deletions,
     MalformedAnswerError,
     Payloads,
     adapted,
     answer_items,
-    completed,
     head_and_score,
-    plain_evidence,
     plain_hit,
 )
+from phasegraph.retrieval.deletions import Deletions
+from phasegraph.retrieval.provenance import plain_evidence
+from phasegraph.retrieval.reading import completed
 
 
 class Rows:

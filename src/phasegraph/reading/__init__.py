@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from phasegraph.reading.files import KINDS, FilesRead, read_files
+from phasegraph.reading.files import FilesRead, read_files
 
-__all__ = [
-    "KINDS",
-    "FilesRead",
-    "read_files",
-]
+__all__ = ["FilesRead", "read_files"]

@@ -15,8 +15,7 @@ from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import SelectedHit, warn_without_text
 from phasegraph.retrieval.attempts import Attempts
 from phasegraph.retrieval.by_document import Content, Described
-from phasegraph.retrieval.deletions import Deletions
-from phasegraph.retrieval.directions import Direction, known_direction
+from phasegraph.retrieval.directions import known_direction
 from phasegraph.retrieval.driver import Sources
 from phasegraph.retrieval.engine import Accept, FusionEngine
 from phasegraph.retrieval.faiss_rows import SelectedIndex
@@ -38,13 +37,11 @@ from phasegraph.retrieval.provenance import (
     evidence_blocks,
     is_taken,
     lacks_score,
-    plain_evidence,
     walk_block,
 )
 from phasegraph.retrieval.reading import (
     HitReader,
     answer_items,
-    completed,
     is_number,
     limited,
     parameters_of,
@@ -93,9 +90,7 @@ __all__ = [
     "Calibrating",
     "Content",
     "Corrective",
-    "Deletions",
     "Described",
-    "Direction",
     "EmbeddingModel",
     "EvidenceBlock",
     "Execution",
@@ -144,7 +139,6 @@ __all__ = [
     "chat_router",
     "check_count",
     "check_query",
-    "completed",
     "compositional_router",
     "corpus_ids",
     "describe_type",
@@ -173,7 +167,6 @@ __all__ = [
     "old_names",
     "oracle_router",
     "parameters_of",
-    "plain_evidence",
     "plain_hit",
     "question_vector",
     "read_kept",
