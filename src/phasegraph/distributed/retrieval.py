@@ -43,7 +43,7 @@ LIMIT = 50
 _ROUGH = 1e-4
 """An upper bound for the rounding error of cosines, whose last digits depend on the number of vectors in a product."""
 _PRODUCT = 2**25
-"""Greatest number of cosines that are computed at once, for up to 256 questions (128 MB)."""
+"""Number of cosines (128 MB) up to which more than 64 questions, and at most 256, are multiplied at once."""
 QUESTION = ("text", "question", "query")
 """The columns that may contain a question; the first existing column is used."""
 COLUMNS = ("id",), ("id", *QUESTION)
