@@ -105,6 +105,17 @@ def test_evaluate_names_an_embedder_that_gives_no_vectors(folder, body, got, tmp
     assert f"--embedder must give vectors of numbers, all of the same length; got {got} for 'p0" in said
 
 
+@pytest.mark.parametrize("bad", [[1.0, "x"], [[1.0], [1.0, 2.0]]])
+def test_evaluate_names_the_passage_whose_vector_is_not_of_numbers(folder, bad, tmp_path, capsys, monkeypatch):
+    module = f"poor_rows_{len(str(bad))}"
+    (tmp_path / f"{module}.py").write_text(f"def embed(text):\n    return {bad} if 'Athens' in text else [1.0, 2.0]\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for file in folder.glob("*.npy"):
+        file.unlink()
+    assert main(["evaluate", str(folder), "--systems", "vector", "--embedder", f"{module}:embed"]) == 1
+    assert "all of the same length; got list for 'p06'" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(("lacking", "held"), [("passages", "queries"), ("queries", "passages")])
 def test_evaluate_does_not_mix_the_embeddings_of_two_models(folder, lacking, held, tmp_path, capsys, monkeypatch):
     width = np.load(folder / "passages.f16.npy").shape[1]
@@ -545,12 +556,14 @@ def test_a_measure_deeper_than_the_lists_is_said(folder, capsys):
     assert any(note.startswith("lists of 11 hits are too short") for note in json.loads(captured.out)["notes"])
     assert main([*command, "--fetch-k", "12"]) == 0
     assert "too short" not in capsys.readouterr().err
+    assert main([*command, "--measures", "Recall@100", "--fetch-k", "50"]) == 0
+    assert "too short" not in capsys.readouterr().err
 
 
 def test_embeddings_in_another_order_than_their_lines_are_said(many, capsys):
     command = ["evaluate", str(many), "--systems", "vector", "--json", "-"]
     assert main(command) == 0
-    said = "no nearer to the question's own passages"
+    said = "not clearly nearer to the question's own passages than to the other passages"
     assert said not in capsys.readouterr().err
     vectors = np.load(many / "passages.f16.npy")
     np.save(many / "passages.f16.npy", np.roll(vectors, 5, axis=0))

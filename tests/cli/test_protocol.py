@@ -321,7 +321,7 @@ def test_tune_keeps_to_the_splits_and_says_how_the_parts_were_told_apart(collect
     assert (state["parted_by"], state["shared_groups"]) == ("MD5 of the collection_id", 0)
     assert state["tuning_queries"] + state["confirmation_queries"] == 72
     assert state["tuning_queries"] == 4 * state["tuning_groups"]
-    said = "no nearer to the question's own passages"
+    said = "not clearly nearer to the question's own passages"
     assert said not in capsys.readouterr().err + captured.err
     np.save(folder / "passages.f16.npy", np.roll(np.load(folder / "passages.f16.npy"), 5, axis=0))
     assert main(command) == 0

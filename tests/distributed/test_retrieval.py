@@ -97,6 +97,7 @@ def test_embeddings_in_json_lines_are_used_as_those_in_parquet(tmp_path: Path) -
             rf"embedding of question '{asked[5]['id']}' must be a list of 32 finite numbers; got \[1.0, 'x'",
         ),
         ([1.0], "must be a list of 32 finite numbers"),
+        ([10**400, *[1] * 31], "must be a list of 32 finite numbers"),
     ):
         in_lines([*asked[:5], {**asked[5], "embedding": bad}], queries)
         with pytest.raises(InvalidInputError, match=said):

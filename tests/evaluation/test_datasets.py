@@ -1,15 +1,16 @@
 """Data sets read back whole, and every fault named with its file and line."""
 
 import json
+from dataclasses import replace
 from math import log2
 
 import numpy as np
 import pytest
-from tiny import edit_line, give_fields
+from tiny import edit_line, give_fields, write_dataset
 
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.corpus_files import read_corpus
-from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.datasets import embeddings_fit, load_dataset
 from phasegraph.evaluation.measures import Measure
 
 
@@ -216,3 +217,10 @@ def test_triples_of_an_unknown_passage_and_broken_triples_are_named(folder):
 
 def test_a_corpus_can_be_read_alone(folder):
     assert len(read_corpus(folder / "corpus.jsonl")) == 12
+
+
+def test_embeddings_fit_questions_about_one_passage_unless_the_rows_moved(tmp_path):
+    asked = [(f"q{row}", f"Where does the River Thames rise, {row}?", ["p08"], True) for row in range(24)]
+    data = load_dataset(write_dataset(tmp_path / "thames", asked))
+    assert embeddings_fit(data)
+    assert not embeddings_fit(replace(data, passage_vectors=np.roll(data.passage_vectors, 3, axis=0)))

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import version
-from math import isfinite
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from time import time
@@ -43,7 +42,9 @@ LIMIT = 50
 _ROUGH = 1e-4
 """An upper bound for the rounding error of cosines, whose last digits depend on the number of vectors in a product."""
 _PRODUCT = 2**25
-"""Greatest number of cosines that are computed at once, for up to 256 questions (128 MB)."""
+"""Number of cosines (128 MB) up to which more than 64 questions, and at most 256, are multiplied at once."""
+_GREATEST = float(np.finfo(np.float32).max)
+"""The greatest finite number in an embedding."""
 QUESTION = ("text", "question", "query")
 """The columns that may contain a question; the first existing column is used."""
 COLUMNS = ("id",), ("id", *QUESTION)
@@ -157,7 +158,7 @@ class Answering:
 def _is_vector(given: object, width: int) -> bool:
     if not isinstance(given, list) or len(given) != width:
         return False
-    return all(isinstance(one, int | float) and isfinite(one) for one in given)
+    return all(isinstance(one, int | float) and -_GREATEST <= one <= _GREATEST for one in given)
 
 
 def are_embedded(queries: Path) -> bool:

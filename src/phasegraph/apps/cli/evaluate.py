@@ -227,7 +227,7 @@ def _doubts(dataset: Dataset, measures: Sequence[Measure], limit: int, within: s
     With `within`, questions of different collections may be equal, so their embeddings are not checked.
     """
     found = []
-    deep = [measure for measure in measures if measure.k > limit]
+    deep = [measure for measure in measures if measure.k > limit and len(dataset.passages) > limit]
     if deep:
         found.append(
             f"lists of {counted(limit, 'hit')} are too short for {', '.join(map(str, deep))}: a fusion can return more "

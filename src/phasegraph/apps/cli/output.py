@@ -93,8 +93,8 @@ def embedding_doubts(dataset: Dataset) -> list[str]:
     if embeddings_fit(dataset):
         return []
     return [
-        "on average, the embedding of a question is no nearer to the question's own passages than the embeddings of "
-        "other questions: check that row i of passages.f16.npy and queries.f16.npy belongs to line i of corpus.jsonl "
+        "on average, the embedding of a question is not clearly nearer to the question's own passages than to the "
+        "other passages: check that row i of passages.f16.npy and queries.f16.npy belongs to line i of corpus.jsonl "
         "and queries.jsonl, and that one model made both"
     ]
 

@@ -61,9 +61,17 @@ def _array_of(vectors: Sequence[Any], ids: Sequence[str]) -> Float32Array:
         found = np.empty(0, dtype=np.float32)
     if found.ndim == 2 or not len(vectors):
         return found
-    first = np.shape(vectors[0])
-    bad = next((row for row, one in enumerate(vectors) if len(np.shape(one)) != 1 or np.shape(one) != first), 0)
+    shapes = [_shape(one) for one in vectors]
+    bad = next((row for row, shape in enumerate(shapes) if len(shape) != 1 or shape != shapes[0]), 0)
     raise InvalidInputError(
         "--embedder must give vectors of numbers, all of the same length; got "
         f"{type(vectors[bad]).__name__} for {ids[bad]!r}: {vectors[bad]!r:.80}"
     )
+
+
+def _shape(vector: Any) -> tuple[int, ...]:
+    """Return the shape of an array of numbers, and an empty tuple for any other value."""
+    try:
+        return np.asarray(vector, dtype=np.float32).shape
+    except (TypeError, ValueError):
+        return ()
