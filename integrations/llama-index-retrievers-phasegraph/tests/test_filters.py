@@ -294,10 +294,16 @@ def test_nodes_that_match_nested_filters_are_found_once_until_the_store_changes(
     assert rows(retriever.retrieve(QUERY, filters=NESTED)) == [0, 1, 27]
 
 
+def test_a_node_that_another_thread_is_inserting_does_not_match():
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
+    index.vector_store.data.metadata_dict.pop("n27")
+    assert rows(CalibratedFusionRetriever(vector=index, k=60).retrieve(QUERY, filters=NESTED)) == [0]
+
+
 def test_nested_filters_in_a_store_without_metadata_are_refused():
     index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
     index.vector_store.data.metadata_dict.clear()
-    with pytest.raises(InvalidInputError, match="the SimpleVectorStore lacks metadata"):
+    with pytest.raises(InvalidInputError, match="the SimpleVectorStore has no metadata"):
         CalibratedFusionRetriever(vector=index).retrieve(QUERY, filters=NESTED)
 
 

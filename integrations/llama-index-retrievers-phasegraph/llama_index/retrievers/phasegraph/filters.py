@@ -304,8 +304,9 @@ def refusing(name: str, retriever: Any, filters: MetadataFilters | None) -> Iter
     except _REFUSALS as error:
         store = type(getattr(retriever, "_vector_store", None))
         frames = (frame.f_globals.get("__name__") for frame, _ in walk_tb(error.__traceback__))
-        unfiltered = filters is None or issubclass(store, SimpleVectorStore)
-        if unfiltered or type(error) not in _REFUSALS or store.__module__ not in frames:
+        if filters is None or issubclass(store, SimpleVectorStore):
+            raise
+        if type(error) not in _REFUSALS or store.__module__ not in frames:
             raise
         keys = sorted({one.key for one in _every(filters)})
         raise FilterRefusedError(

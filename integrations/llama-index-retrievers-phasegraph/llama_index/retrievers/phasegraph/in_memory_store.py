@@ -74,19 +74,21 @@ class OneSearchAtATime:
     def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> list[bool]:
         """Return, for each id in `ids`, whether the node matches the filters.
 
-        The list is cached until the metadata change. Raise FilterRefusedError if the store lacks metadata.
+        A node without metadata, which another thread may be inserting, does not match. The list is cached until the
+        metadata change. Raise FilterRefusedError if the store has no metadata.
         """
         metadata = self._store.data.metadata_dict
-        if not all(one in metadata for one in ids):
+        if ids and not metadata:
             raise FilterRefusedError(
-                f"filters= needs the metadata of all nodes, and the {type(self._store).__name__} lacks metadata: build "
-                "the index again"
+                f"filters= needs the metadata of the nodes, and the {type(self._store).__name__} has no metadata: "
+                "build the index again"
             )
-        rows, key = [metadata[one] for one in ids], key_of(filters)
+        rows, key, fits = list(map(metadata.get, ids)), key_of(filters), verdict_of(filters)
 
         def made() -> tuple[list[Any], list[bool]]:
-            return rows, list(map(bool, map(verdict_of(filters), rows)))
+            return rows, [row is not None and bool(fits(row)) for row in rows]
 
+        found: list[bool]
         before, found = self._cache.matching.get(key, made)
         if len(before) != len(rows) or not all(map(is_, before, rows)):
             self._cache.matching.forget(key)
