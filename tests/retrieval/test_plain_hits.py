@@ -289,3 +289,17 @@ def test_a_neo4j_graphrag_retriever_whose_nodes_have_no_known_text_warns_once(gr
     assert one == {"inhalt": "Ada", "score": 0.9, "text": '{"inhalt": "Ada"}'}
     assert other["text"] == one["text"], "the text identifies the hit, whatever the question"
     assert len(told) == 1
+
+
+def test_the_only_column_of_a_neo4j_graphrag_record_may_be_a_node_under_another_name(graphrag):
+    import neo4j
+    from neo4j_graphrag.types import RawSearchResult
+
+    make, own, _ = graphrag
+
+    class Chosen(own):
+        def get_search_results(self, query_text=None, top_k=5):
+            return RawSearchResult(records=[neo4j.Record({"c": {"id": "p", "text": "Ada"}})], metadata={})
+
+    (row,) = adapted(make(Chosen))("who?", 1)
+    assert plain_hit(row, "documents", 0) == plain_hit({"id": "p", "text": "Ada"}, "documents", 0)

@@ -1,5 +1,6 @@
 """MetadataFilters: a retriever's own filters apply to every source, and matching nodes are cached while valid."""
 
+import json
 import uuid
 
 import chromadb
@@ -19,7 +20,7 @@ from llama_index.vector_stores.faiss import FaissVectorStore
 from llamaindex_stores import Looked
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
-from phasegraph import InvalidInputError
+from phasegraph import InvalidInputError, PhasegraphWarning
 
 QUERY = "Who met Ada in Rome?"
 
@@ -233,6 +234,79 @@ def test_an_operator_that_the_store_does_not_know_ends_the_call_and_does_not_cou
     assert all(report.status == "ok" for report in retriever.explain(QUERY, filters=EN).reports)
 
 
+class Garbled(ChromaVectorStore):
+    """A store whose server answers no JSON."""
+
+    def query(self, query, **kwargs):
+        return json.loads("<html>")
+
+
+def test_an_answer_of_the_store_that_cannot_be_read_is_a_failure_of_the_source_alone():
+    collection = chromadb.EphemeralClient().create_collection(f"c{uuid.uuid4().hex}")
+    storage = StorageContext.from_defaults(vector_store=Garbled(chroma_collection=collection))
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4), storage_context=storage)
+    retriever = CalibratedFusionRetriever(vector=index, graph=EntityGraphRetriever.from_nodes(nodes()), k=60)
+    with pytest.warns(PhasegraphWarning, match="JSONDecodeError"):
+        result = retriever.explain(QUERY, filters=EN)
+    assert {report.source: report.status for report in result.reports} == {"vector": "error", "graph": "ok"}
+
+
+def rows_of_a_database(query, filters=None):
+    return [{"id": f"n{row:02}", "text": f"Ada met Bo{row} in Rome in {1990 + row}."} for row in range(30)]
+
+
+def ids_of_a_database(query, filters=None):
+    return [{"id": f"n{row:02}"} for row in range(30)]
+
+
+def texts_of_a_database(query, filters=None):
+    return [f"Ada met Bo{row} in Rome in {1990 + row}." for row in range(30)]
+
+
+@pytest.mark.parametrize("function", [rows_of_a_database, ids_of_a_database, texts_of_a_database])
+def test_a_hit_that_does_not_show_its_metadata_is_not_empty(function):
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
+    retriever = CalibratedFusionRetriever(vector=index, graph=function, k=60)
+    empty = wanted(("part", FilterOperator.IS_EMPTY, None))
+    assert rows(retriever.retrieve(QUERY, filters=empty)) == list(range(20, 30))
+    either = MetadataFilters(filters=[MetadataFilters(filters=[empty])], condition=FilterCondition.OR)
+    assert rows(retriever.retrieve(QUERY, filters=either)) == list(range(20, 30))
+
+
+def test_nodes_that_match_nested_filters_are_found_once_until_the_store_changes(monkeypatch):
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
+    retriever = CalibratedFusionRetriever(vector=index, k=60, fetch_k=60)
+    found = [rows(retriever.retrieve(QUERY, filters=NESTED))]
+    read = []
+
+    class Read(dict):
+        def __contains__(self, key):
+            read.append(key)
+            return super().__contains__(key)
+
+    held = index.vector_store.data.metadata_dict
+    monkeypatch.setattr(index.vector_store.data, "metadata_dict", {name: Read(one) for name, one in held.items()})
+    for _ in range(2):
+        found.append(rows(retriever.retrieve(QUERY, filters=NESTED)))
+    assert found == [[0, 27]] * 3
+    assert len(read) < 2 * 30 * 3
+    index.insert_nodes([TextNode(id_="new", text="Ada met Cy.", metadata={"row": 1, "lang": "en"})])
+    assert rows(retriever.retrieve(QUERY, filters=NESTED)) == [0, 1, 27]
+
+
+def test_a_node_that_another_thread_is_inserting_does_not_match():
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
+    index.vector_store.data.metadata_dict.pop("n27")
+    assert rows(CalibratedFusionRetriever(vector=index, k=60).retrieve(QUERY, filters=NESTED)) == [0]
+
+
+def test_nested_filters_in_a_store_without_metadata_are_refused():
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
+    index.vector_store.data.metadata_dict.clear()
+    with pytest.raises(InvalidInputError, match="the SimpleVectorStore has no metadata"):
+        CalibratedFusionRetriever(vector=index).retrieve(QUERY, filters=NESTED)
+
+
 def test_values_that_cannot_be_compared_are_named_without_the_value_of_a_passage():
     mixed = [*nodes(), TextNode(id_="old", text="Ada met Cy in Rome.", metadata={"row": "secret"})]
     walk = EntityGraphRetriever.from_nodes(mixed)
@@ -241,3 +315,25 @@ def test_values_that_cannot_be_compared_are_named_without_the_value_of_a_passage
     ) as caught:
         walk.within(wanted(("row", FilterOperator.LT, 9))).retrieve(QUERY)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("store", sorted(STORES))
+def test_a_passage_of_another_tenant_cannot_make_the_filters_of_a_tenant_fail(store):
+    given = [*nodes(), TextNode(id_="old", text="Ada met Cy in Rome.", metadata={"row": "secret", "lang": "xx"})]
+    made = STORES[store]()
+    storage = None if made is None else StorageContext.from_defaults(vector_store=made)
+    index = VectorStoreIndex(given, embed_model=MockEmbedding(4), storage_context=storage)
+    retriever = CalibratedFusionRetriever.from_index(index, k=60)
+    few = wanted(("row", FilterOperator.LT, 9))
+    both = MetadataFilters(filters=[*few.filters, *EN.filters])
+    for made in (retriever.within(EN).explain(QUERY, filters=few), retriever.explain(QUERY, filters=both)):
+        assert sorted(made.ids) == ["n00", "n03", "n06"]
+        assert all(report.status == "ok" for report in made.reports)
+
+
+def test_vectors_of_another_size_are_a_failure_of_the_source_also_with_filters():
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4))
+    vector = index.as_retriever(embed_model=MockEmbedding(5))
+    retriever = CalibratedFusionRetriever(vector=vector, graph=EntityGraphRetriever.from_nodes(nodes()))
+    with pytest.warns(PhasegraphWarning, match="source 'vector' failed"):
+        assert retriever.retrieve(QUERY, filters=EN)

@@ -45,6 +45,15 @@ def test_a_key_that_names_files_instead_of_searches_is_warned_of_once():
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("a", "a", "b", "c", "d")])
+def test_short_lists_of_several_searches_are_not_warned_of(names):
+    found = hits(**ONE)[:3] + hits(**ONE)[:2]
+    for name, hit in zip(names, found, strict=False):
+        hit.node.metadata["source"] = name
+    given = found[: len(names)]  # a warning would raise an error here
+    assert len(PhaseGraphPostprocessor().postprocess_nodes(given)) == 3
+
+
 def test_the_pipelines_own_k_is_top_n():
     assert PhaseGraphPostprocessor(pipeline=FusionPipeline(k=2)).top_n == 2
 

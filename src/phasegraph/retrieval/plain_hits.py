@@ -215,6 +215,7 @@ def _of_item(item: Any) -> dict[str, Any]:
 def _of_record(record: Any) -> dict[str, Any]:
     """Return the columns of a database record; the properties of the node in the column ``node`` replace this column.
 
+    If the record has only one column, with another name, and this column is a node, its properties are returned.
     Internal ids of the database are left out. A ``node`` that is no mapping becomes the text.
     """
     held = dict(record.data())
@@ -225,4 +226,5 @@ def _of_record(record: Any) -> dict[str, Any]:
         held |= {name: value for name, value in node.items() if value is not None}
     elif node is not None:
         held["text"] = str(node)
-    return held
+    only = next(iter(held.values()), None)
+    return dict(only) if len(held) == 1 and isinstance(only, Mapping) else held  # a node under another name

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from traceback import walk_tb
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn, metadata_dict_to_node
 
+from llama_index.retrievers.phasegraph.nodes import UnnamedNode
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import FilterRefusedError, Recent, SelectedIndex
+
+_Test: TypeAlias = Callable[[Mapping[str, Any]], bool | None]
+"""A test of a node's metadata; None means that the metadata lack a key on which the answer depends."""
 
 
 def check_filters(given: object) -> MetadataFilters:
@@ -49,11 +55,6 @@ def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
         if part not in parts:
             parts.append(part)
     return MetadataFilters(filters=parts, condition=FilterCondition.AND)
-
-
-def is_nested(filters: MetadataFilters) -> bool:
-    """Return True if filters contain filters with a condition of their own."""
-    return any(isinstance(one, MetadataFilters) for one in filters.filters)
 
 
 def _is_and(filters: MetadataFilters) -> bool:
@@ -150,34 +151,36 @@ def operators_of(filters: MetadataFilters) -> list[str]:
 def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
     """Return the positions of the nodes that match.
 
-    A node without the filter's metadata key matches only the operator IS_EMPTY. The function returns positions instead
-    of ids, because several nodes may have the same id, or no id.
+    A node without the filter's metadata key matches only the operator IS_EMPTY. A text, a row or an id from a function
+    never matches without the key, because its passage can have the key. The function returns positions instead of ids,
+    because several nodes may have the same id, or no id.
     """
-    fits = verdict_of(filters)
-    return [row for row, node in enumerate(nodes) if fits(node.metadata)]
+    whole, partial = verdict_of(filters), verdict_of(filters, partial=True)
+    return [
+        row for row, node in enumerate(nodes)
+        if (partial if isinstance(node, UnnamedNode) else whole)(node.metadata)
+    ]  # fmt: skip
 
 
-def verdict_of(filters: MetadataFilters) -> Callable[[Mapping[str, Any]], bool | None]:
+def verdict_of(filters: MetadataFilters, *, partial: bool = False) -> _Test:
     """Return a function from a node's metadata to True (the node matches), False, or None.
 
     None means that the metadata lack a key on which the answer depends. Such a node matches neither the filters nor
-    their opposite.
+    their opposite. If `partial` is True, the metadata may lack keys that the node has.
     """
-    tests = [verdict_of(one) if isinstance(one, MetadataFilters) else _test_of(one) for one in filters.filters]
+    tests = [
+        verdict_of(one, partial=partial) if isinstance(one, MetadataFilters) else _test_of(one, partial)
+        for one in filters.filters
+    ]
     if _is_and(filters):
-        return lambda metadata: _all(test(metadata) for test in tests)
-
-    def none_matches(metadata: Mapping[str, Any]) -> bool | None:
-        return _all(_opposite(test(metadata)) for test in tests)
-
-    if filters.condition == FilterCondition.NOT:
-        return none_matches
-    return lambda metadata: _opposite(none_matches(metadata))
+        return functools.partial(_all, tests)
+    none_matches = functools.partial(_all, [functools.partial(_opposite, test) for test in tests])
+    return none_matches if filters.condition == FilterCondition.NOT else functools.partial(_opposite, none_matches)
 
 
-def _test_of(one: MetadataFilter) -> Callable[[Mapping[str, Any]], bool | None]:
+def _test_of(one: MetadataFilter, partial: bool) -> _Test:
     matches: Any = build_metadata_filter_fn(cast("Any", dict), MetadataFilters(filters=[one]))
-    if one.operator == FilterOperator.IS_EMPTY:
+    if one.operator == FilterOperator.IS_EMPTY and not partial:
         return cast("Callable[[Mapping[str, Any]], bool]", matches)
 
     def test(metadata: Mapping[str, Any]) -> bool | None:
@@ -194,16 +197,28 @@ def _test_of(one: MetadataFilter) -> Callable[[Mapping[str, Any]], bool | None]:
     return test
 
 
-def _all(verdicts: Iterable[bool | None]) -> bool | None:
-    unknown = False
-    for one in verdicts:
+def _all(tests: Sequence[_Test], metadata: Mapping[str, Any]) -> bool | None:
+    """Return False if a test fails, None if another lacks its key; otherwise True, or raise the refusal of a test.
+
+    A passage that other tests exclude, such as a passage of another tenant, thus cannot make the filters fail.
+    """
+    unknown, refusal = False, None
+    for test in tests:
+        try:
+            one = test(metadata)
+        except FilterRefusedError as error:
+            refusal = error
+            continue
         if one is False:
             return False
         unknown = unknown or one is None
+    if refusal is not None and not unknown:
+        raise refusal
     return None if unknown else True
 
 
-def _opposite(verdict: bool | None) -> bool | None:
+def _opposite(test: _Test, metadata: Mapping[str, Any]) -> bool | None:
+    verdict = test(metadata)
     return None if verdict is None else not verdict
 
 
@@ -273,19 +288,25 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
     return made
 
 
+_REFUSALS = (NotImplementedError, TypeError, ValueError)
+
+
 @contextmanager
 def refusing(name: str, retriever: Any, filters: MetadataFilters | None) -> Iterator[None]:
     """Raise FilterRefusedError instead of the error with which the retriever's vector store refuses the filters.
 
-    A store that does not know an operator raises such an error at every search. Errors from outside the store pass
-    through: they are failures of the source. `name` is the name of the source, for the message.
+    A store that does not know an operator raises such an error at every search. Errors from outside the store, and
+    errors of subclasses such as ``json.JSONDecodeError``, pass through: they are failures of the source. A
+    SimpleVectorStore gets no filters (:class:`OneSearchAtATime`). `name` is the name of the source, for the message.
     """
     try:
         yield
-    except (NotImplementedError, TypeError, ValueError) as error:
+    except _REFUSALS as error:
         store = type(getattr(retriever, "_vector_store", None))
         frames = (frame.f_globals.get("__name__") for frame, _ in walk_tb(error.__traceback__))
-        if filters is None or isinstance(error, FilterRefusedError) or store.__module__ not in frames:
+        if filters is None or issubclass(store, SimpleVectorStore):
+            raise
+        if type(error) not in _REFUSALS or store.__module__ not in frames:
             raise
         keys = sorted({one.key for one in _every(filters)})
         raise FilterRefusedError(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
-from llama_index.core.vector_stores import simple
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import (
     MetadataFilters,
@@ -17,8 +17,8 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index.retrievers.phasegraph.filters import is_nested, key_of, verdict_of
-from phasegraph.retrieval import Nearest, Recent, turn
+from llama_index.retrievers.phasegraph.filters import key_of, verdict_of
+from phasegraph.retrieval import FilterRefusedError, Nearest, Recent, turn
 
 
 class StoreCache(NamedTuple):
@@ -46,15 +46,16 @@ class OneSearchAtATime:
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Run the store's search while no other search runs, and return the result."""
         with turn():
-            return self._store.query(self._narrowed(self._flat(query)), **kwargs)
+            return self._store.query(self._narrowed(self._unfiltered(query)), **kwargs)
 
-    def _flat(self, query: VectorStoreQuery) -> VectorStoreQuery:
-        """Replace nested filters, which the store does not support, by the ids of the matching nodes."""
-        if query.filters is None or not is_nested(query.filters):
+    def _unfiltered(self, query: VectorStoreQuery) -> VectorStoreQuery:
+        """Replace the filters by the ids of the matching nodes, because the store does not support nested filters."""
+        if query.filters is None:
             return query
-        held, fits = self._store.data.metadata_dict, verdict_of(query.filters)
-        wanted = held if query.node_ids is None else [one for one in query.node_ids if one in held]
-        return replace(query, filters=None, node_ids=[one for one in wanted if fits(held[one])])
+        ids = list(self._store.data.embedding_dict)
+        wanted = set(ids if query.node_ids is None else query.node_ids)
+        found = compress(ids, self._matching(ids, query.filters))
+        return replace(query, filters=None, node_ids=[one for one in found if one in wanted])
 
     def _narrowed(self, query: VectorStoreQuery) -> VectorStoreQuery:
         """Restrict the query to nodes that can be among the nearest; return it unchanged if its mode is not DEFAULT."""
@@ -65,30 +66,29 @@ class OneSearchAtATime:
         ids, allowed = list(held), None
         if wanted is not None:
             allowed = np.fromiter(map(set(wanted).__contains__, ids), dtype=np.bool_, count=len(ids))
-        if query.filters is not None:
-            matching = self._matching(ids, query.filters)
-            if matching is None:
-                return query
-            allowed = matching if allowed is None else allowed & matching
         if (len(ids) if allowed is None else np.count_nonzero(allowed)) <= query.similarity_top_k:
             return query
         rows = self._cache.nearest.rows(held.values(), query.query_embedding, query.similarity_top_k, allowed)
         return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
 
-    def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> Any:
-        """Return a boolean array with an entry for each id in `ids`, True if the node matches the filters.
+    def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> list[bool]:
+        """Return, for each id in `ids`, whether the node matches the filters.
 
-        The array is cached until the metadata change. Return None if the store's metadata cannot be read.
+        A node without metadata, which another thread may be inserting, does not match. The list is cached until the
+        metadata change. Raise FilterRefusedError if the store has no metadata.
         """
-        metadata, let_through = self._store.data.metadata_dict, getattr(simple, "build_metadata_filter_fn", None)
-        if let_through is None or not all(one in metadata for one in ids):
-            return None
-        rows, key = [metadata[one] for one in ids], key_of(filters)
+        metadata = self._store.data.metadata_dict
+        if ids and not metadata:
+            raise FilterRefusedError(
+                f"filters= needs the metadata of the nodes, and the {type(self._store).__name__} has no metadata: "
+                "build the index again"
+            )
+        rows, key, fits = list(map(metadata.get, ids)), key_of(filters), verdict_of(filters)
 
-        def made() -> tuple[list[Any], Any]:
-            fits = let_through(metadata.__getitem__, filters)
-            return rows, np.fromiter(map(fits, ids), dtype=np.bool_, count=len(ids))
+        def made() -> tuple[list[Any], list[bool]]:
+            return rows, [row is not None and bool(fits(row)) for row in rows]
 
+        found: list[bool]
         before, found = self._cache.matching.get(key, made)
         if len(before) != len(rows) or not all(map(is_, before, rows)):
             self._cache.matching.forget(key)

@@ -128,7 +128,8 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
                     f"every node must name its list under metadata[{key!r}]; node {hit.node.node_id!r} has {name!r}"
                 )
             lists.setdefault(name, []).append(hit)
-        if len(nodes) < 2 * len(lists) > 4:  # the key names a file or a topic, and not the search that found the node
+        # The key names a file or a topic instead of a search: several searches find some nodes twice.
+        if len(nodes) < 2 * len(lists) > 6 and len({hit.node.node_id for hit in nodes}) == len(nodes):
             self._many_lists.warn(
                 f"group_by={self.group_by!r}: {len(nodes)} nodes have {len(lists)} values of this metadata key, and "
                 "each value counts as a search of its own, so the order of the nodes is lost. Name a key whose value "
