@@ -290,7 +290,6 @@ def test_only_one_of_two_processes_says_what_concerns_the_folder(folder, tenants
         assert len([one for one in lines if said in one]) == 1, "".join(lines)
 
 
-
 @pytest.mark.parametrize(("error", "text"), [(IntegrityError, "damaged"), (ValueError, "plain")])
 def test_an_error_of_the_start_is_raised_in_this_process(error, text):
     with pytest.raises(error, match=text), answer_processes(partial(_fails, error, text), 1):
