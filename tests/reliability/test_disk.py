@@ -52,3 +52,13 @@ def test_a_command_whose_writes_are_not_struck_fails_the_run(tmp_path: Path) -> 
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr[-2000:]
     unchecked = [one for one in figures["broken"] if one.endswith("so nothing was checked")]
     assert len(unchecked) == 4  # two faults of writes, two of renames
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["index --sync", "delete", "reembed", "index --engine local", "a change of a corpus"])
+def test_a_command_that_changes_a_folder_works_on_a_sound_disk_and_without_locks(tmp_path: Path, name: str) -> None:
+    only = "{'there are no locks': disk.FAULTS['there are no locks']}"
+    done, figures = run(tmp_path, f"{{{name!r}: disk.COMMANDS[{name!r}]}}\ndisk.FAULTS = {only}")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert figures["commands"][name]["there are no locks"]["done"] > 0

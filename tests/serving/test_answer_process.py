@@ -326,6 +326,7 @@ def group_of_a_server(folder: Path, where: Path, model: str) -> Iterator[subproc
     server = subprocess.Popen(
         command(str(folder), "--transport", "http", "--port", "0", "--embedder", "slow_model:embed"),
         stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, "PYTHONPATH": path},
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # `nohup` lets all its processes ignore it
     )  # fmt: skip
     try:
         yield server
