@@ -95,24 +95,24 @@ def test_evaluate_embeds_the_texts_of_a_folder_without_embeddings(folder, tmp_pa
 
 @pytest.mark.parametrize(("body", "got"), [("None", "NoneType"), ("'abc'", "str"), ("[1.0] * len(text)", "list")])
 def test_evaluate_names_an_embedder_that_gives_no_vectors(folder, body, got, tmp_path, capsys, monkeypatch):
-    module = f"poor_model_{got}"
+    refuses_embedder(folder, f"poor_model_{got}", body, tmp_path, monkeypatch)
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"--embedder must give vectors of numbers, all of the same length; got {got} for 'p0" in said
+
+
+def refuses_embedder(folder, module, body, tmp_path, monkeypatch):
+    """Assert that `evaluate` fails with an embedder that returns `body`, written to a new module."""
     (tmp_path / f"{module}.py").write_text(f"def embed(text):\n    return {body}\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for file in folder.glob("*.npy"):
         file.unlink()
     assert main(["evaluate", str(folder), "--systems", "vector", "--embedder", f"{module}:embed"]) == 1
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"--embedder must give vectors of numbers, all of the same length; got {got} for 'p0" in said
 
 
 @pytest.mark.parametrize("bad", [[1.0, "x"], [[1.0], [1.0, 2.0]]])
 def test_evaluate_names_the_passage_whose_vector_is_not_of_numbers(folder, bad, tmp_path, capsys, monkeypatch):
-    module = f"poor_rows_{len(str(bad))}"
-    (tmp_path / f"{module}.py").write_text(f"def embed(text):\n    return {bad} if 'Athens' in text else [1.0, 2.0]\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    for file in folder.glob("*.npy"):
-        file.unlink()
-    assert main(["evaluate", str(folder), "--systems", "vector", "--embedder", f"{module}:embed"]) == 1
+    body = f"{bad} if 'Athens' in text else [1.0, 2.0]"
+    refuses_embedder(folder, f"poor_rows_{len(str(bad))}", body, tmp_path, monkeypatch)
     assert "all of the same length; got list for 'p06'" in " ".join(capsys.readouterr().err.split())
 
 

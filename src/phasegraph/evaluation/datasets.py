@@ -208,7 +208,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5, model: EmbeddingMode
 
 
 def embeddings_fit(dataset: Dataset) -> bool:
-    """Return False if the embeddings of the questions are not near to those of the passages that answer them.
+    """Return False if the questions' embeddings are not near to the embeddings of the passages that answer them.
 
     The usual reason is that the rows of a file of embeddings have another order than the lines of its JSONL file. On
     each question, the similarity of its own passages is compared with the mean similarity of all passages, so that the

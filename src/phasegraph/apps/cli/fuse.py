@@ -75,9 +75,9 @@ def weights_in(text: str) -> dict[str, float] | None:
 
 
 def _check_weighted(rule: str, weights: Mapping[str, float], names: Sequence[str], own: bool) -> None:
-    """Raise BadParameter if a rule has weights of its own, but none for a run; `own` says that the user gave weights.
+    """Raise BadParameter if the default weights of a rule lack the name of a run.
 
-    The weights that a user gave are checked by the fusion.
+    If `own` is true, the user gave the weights, and the fusion checks them.
     """
     lost = [name for name in names if name not in weights]
     if weights and lost and not own:

@@ -89,7 +89,7 @@ def open_dataset(
 
 
 def embedding_doubts(dataset: Dataset) -> list[str]:
-    """Return a line if the embeddings of the questions do not fit those of their passages."""
+    """Return a line if the questions' embeddings do not fit the embeddings of the passages that answer them."""
     if embeddings_fit(dataset):
         return []
     return [

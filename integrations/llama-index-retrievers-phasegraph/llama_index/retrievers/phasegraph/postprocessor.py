@@ -132,7 +132,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         if len(nodes) < 2 * len(lists) > 6 and len({hit.node.node_id for hit in nodes}) == len(nodes):
             self._many_lists.warn(
                 f"group_by={self.group_by!r}: {len(nodes)} nodes have {len(lists)} values of this metadata key, and "
-                "each value counts as a search of its own, so the order of the nodes is lost. Name a key whose value "
+                "each value counts as a separate search, so the order of the nodes is lost. Name a key whose value "
                 "is the name of the search, such as 'vector', or use fuse({'vector': nodes, ...})"
             )
         return self.fuse(lists, None if query_bundle is None else query_bundle.query_str)

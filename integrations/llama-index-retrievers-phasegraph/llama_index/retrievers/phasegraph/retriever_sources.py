@@ -81,7 +81,7 @@ def _no_metadata(_: object) -> Mapping[str, Any]:
 
 
 _UNREAD = HitAccess(_no_text, _no_metadata)
-"""For a property graph, whose texts contain triples: its texts and metadata are not compared with those of a store."""
+"""Used for a property graph. Its texts contain triples, so hits and stored passages are not compared."""
 
 
 class RetrieverSource(WrappedSource):
