@@ -7,7 +7,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -162,7 +162,7 @@ class LexicalIndex:
         scored by all words.
         """
         found, best = self._recent.get((most, query), lambda: self._foremost(query, most))
-        return replace(self.terms(query), found=found, best=best)
+        return self.terms(query, found, best)
 
     def _foremost(self, query: str, most: int) -> tuple[IntArray, float]:
         """Return the ascending rows of at most `most` passages, probably the best by BM25, and the best score."""
@@ -179,16 +179,18 @@ class LexicalIndex:
             else:
                 break
             count += len(parts[-1])
-        listed = foremost_of(terms, parts, most)
-        return listed.found, listed.best
+        return foremost_of(terms, parts, most)
 
     def lengths_of(self, rows: IntArray) -> Int32Array:
         """Return the number of words in each of the passages `rows`."""
         return self.lengths[rows]
 
-    def terms(self, query: str) -> ListedTerms:
-        """Return the query's words and their statistics, without searching for passages."""
-        return ListedTerms(self, *self._recent.get(query, lambda: self._terms(query)))
+    def terms(self, query: str, found: IntArray = _NOWHERE, best: float = 0.0) -> ListedTerms:
+        """Return the query's words and their statistics, without searching for passages.
+
+        `found` and `best` are fields of the result, if they are already known.
+        """
+        return ListedTerms(self, *self._recent.get(query, lambda: self._terms(query)), found, best)
 
     def _terms(self, query: str) -> tuple[Any, ...]:
         """Return the fields of :class:`ListedTerms` for the query's words, except the field `index`.
@@ -648,17 +650,14 @@ class ChangedTerms:
                 yield terms, there, passages[there] - first
 
 
-Listed = TypeVar("Listed", ListedTerms, ChangedTerms)
+def foremost_of(terms: ListedTerms | ChangedTerms, parts: Sequence[Any], most: int) -> tuple[IntArray, float]:
+    """Return the ascending rows of the best passages by BM25 among the rows in `parts`, and the best score.
 
-
-def foremost_of(terms: Listed, parts: Sequence[Any], most: int) -> Listed:
-    """Return a copy of `terms` with the best passages by BM25 among the rows in `parts`, at most `most` passages.
-
-    The field `found` of the copy contains the rows of these passages, and `best` the highest score.
+    At most `most` rows are returned.
     """
     rows = distinct(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
     scores = terms.scores_of(rows)
     if len(rows) > most:
         kept = np.sort(np.argpartition(-scores, most)[:most])
         rows, scores = rows[kept], scores[kept]
-    return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+    return rows, float(scores.max(initial=0.0))
