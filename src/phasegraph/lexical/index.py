@@ -162,7 +162,7 @@ class LexicalIndex:
         scored by all words.
         """
         found, best = self._recent.get((most, query), lambda: self._foremost(query, most))
-        return self.terms(query, found, best)
+        return replace(self.terms(query), found=found, best=best)
 
     def _foremost(self, query: str, most: int) -> tuple[IntArray, float]:
         """Return the ascending rows of at most `most` passages, probably the best by BM25, and the best score."""
@@ -185,12 +185,9 @@ class LexicalIndex:
         """Return the number of words in each of the passages `rows`."""
         return self.lengths[rows]
 
-    def terms(self, query: str, found: IntArray = _NOWHERE, best: float = 0.0) -> ListedTerms:
-        """Return the query's words and their statistics, without searching for passages.
-
-        `found` and `best` are fields of the result, if they are already known.
-        """
-        return ListedTerms(self, *self._recent.get(query, lambda: self._terms(query)), found, best)
+    def terms(self, query: str) -> ListedTerms:
+        """Return the query's words and their statistics, without searching for passages."""
+        return ListedTerms(self, *self._recent.get(query, lambda: self._terms(query)))
 
     def _terms(self, query: str) -> tuple[Any, ...]:
         """Return the fields of :class:`ListedTerms` for the query's words, except the field `index`.
@@ -516,7 +513,7 @@ class ListedTerms:
         return self._sums(len(passages), self._occurrences(passages, self.entries))
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return an (n, t) array of bool: which of the t `words` are in each passage; the rows `passages` must ascend."""
+        """Return an (n, t) array of bool that says which of the t `words` are in each passage; the rows must ascend."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
