@@ -21,6 +21,7 @@ from phasegraph.graph import (
     WalkSettings,
     build_graph,
 )
+from phasegraph.graph.walk.listed import ListedPassages
 from phasegraph.graph.walk.listed_relevance import ListedRelevance
 from phasegraph.graph.walk.listed_spaces import ListedSpaces
 from phasegraph.graph.walk.scoring import moments
@@ -201,9 +202,34 @@ def test_the_flat_sources_look_at_what_is_listed(
     assert len(LexicalSource(graph).search(query, None, {})) > 50
 
 
+@pytest.mark.parametrize("walk", [LISTED, WalkSettings(compare="all"), WalkSettings(relevance=False)])
+def test_a_batch_gives_each_query_the_ranking_of_a_search(
+    data: Any, graph: EntityGraph, lists: list[Ranking], walk: WalkSettings
+) -> None:
+    source = _source(graph, data, walk)
+    texts = [query.text for query in data.queries[:12]]
+    upstreams: Any = [{"vector": one} if row % 3 else {} for row, one in enumerate(lists[:12])]
+    batch = source.search_batch(texts, 30, upstreams)
+    single = [source.search(text, 30, one) for text, one in zip(texts, upstreams, strict=True)]
+    assert [(one.ids, one.scores.tobytes()) for one in batch] == [(one.ids, one.scores.tobytes()) for one in single]
+    with pytest.raises(InvalidInputError, match="query"):
+        source.search_batch([texts[0], " "], 30, upstreams[:2])
+
+
+def test_a_batch_walks_for_all_queries_before_it_scores(
+    monkeypatch: pytest.MonkeyPatch, data: Any, graph: EntityGraph
+) -> None:
+    order = []
+    for name in ("walk", "reached"):
+        step = getattr(ListedPassages, name)
+        monkeypatch.setattr(ListedPassages, name, lambda *given, _n=name, _s=step: (order.append(_n), _s(*given))[1])
+    _source(graph, data).search_batch([query.text for query in data.queries[:3]], 10, [{}, {}, {}])
+    assert order == ["walk"] * 3 + ["reached"] * 3
+
+
 def test_bm25_of_some_passages_is_that_of_all(data: Any, graph: EntityGraph) -> None:
     assert graph.lexical is not None
-    rows = np.random.default_rng(0).permutation(len(graph.passages))[:300]
+    rows = np.sort(np.random.default_rng(0).permutation(len(graph.passages))[:300])
     for query in data.queries[:20]:
         whole, some = graph.lexical.look_up(query.text), graph.lexical.look_up_listed(query.text, 200)
         assert some.scores_of(rows).tobytes() == whole.scores[rows].tobytes()

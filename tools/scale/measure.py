@@ -1,7 +1,7 @@
 """Measure the cost of an index of ten thousand passages or more: building, disk, opening, searching, updating.
 
     python tools/scale/measure.py 10000 100000 1000000 [--work FOLDER] [--json FILE] [--data DIR ...] [--queries 200]
-    [--steps build shards open search share update] [--ways auto all listed]
+    [--steps build shards open search batch share update] [--ways auto all listed]
 
 The corpus is the corpus of corpus.py. Every step runs in a separate process, on one thread. The seconds of building are
 processor time without the time to make the corpus. "private" is memory of the process alone (Private_Dirty of
@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 from corpus import ZipfCorpus
 
-BATCH, LISTED, DEPTH, PROCESSES = 100, 50, 10, 4
-STEPS = ("build", "shards", "open", "search", "share", "update")
+BATCH, LISTED, DEPTH, PROCESSES, TURNS = 100, 50, 10, 4, 9
+STEPS = ("build", "shards", "open", "search", "batch", "share", "update")
 
 
 def private_mb(kind: str = "Dirty") -> float:
@@ -170,6 +170,25 @@ def search(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
     return found
 
 
+def batch(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
+    """Answer `options.queries` questions with embeddings at once, as ``phasegraph retrieve`` does, in nine turns.
+
+    Return processor times per question. If the corpus has fewer questions, they are repeated.
+    """
+    from phasegraph.distributed.retrieval import Answering
+
+    texts, vectors, _ = made.questions(size, options.queries)
+    places = np.resize(np.arange(len(texts)), options.queries)
+    rows = [{"id": str(row), "text": texts[place]} for row, place in enumerate(places.tolist())]
+    answering = Answering(folder / "graph")
+    answering.rows(rows, vectors[places])  # reads the pages, and compiles the walk
+    spent = [clocked(lambda: answering.rows(rows, vectors[places]))[2] / len(rows) for _ in range(TURNS)]
+    return {
+        "questions": len(rows), "cpu_p50_ms": 1000 * float(np.median(spent)), "least_cpu_ms": 1000 * min(spent),
+        "per_second_and_core": 1 / float(np.median(spent)), "load": os.getloadavg()[0],
+    }  # fmt: skip
+
+
 def nearest(held: Any, vectors: Any, count: int) -> list[tuple[list[int], Any]]:
     """Return, for each question, the rows and cosines of the `count` nearest passages; vectors are read in blocks."""
     rows = np.empty((len(vectors), 0), dtype=np.int64)
@@ -299,6 +318,7 @@ def main() -> None:
             "shards": shards,
             "open": open_index,
             "search": search,
+            "batch": batch,
             "share": share,
             "update": update,
         }[options.step]

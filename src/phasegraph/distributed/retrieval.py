@@ -43,6 +43,8 @@ _ROUGH = 1e-4
 """An upper bound for the rounding error of cosines, whose last digits depend on the number of vectors in a product."""
 _PRODUCT = 2**25
 """Number of cosines (128 MB) up to which more than 64 questions, and at most 256, are multiplied at once."""
+_TOGETHER = 32
+"""Number of questions that the graph source searches together."""
 _GREATEST = float(np.finfo(np.float32).max)
 """The greatest finite number in an embedding."""
 QUESTION = ("text", "question", "query")
@@ -78,15 +80,24 @@ class Answering:
         graph, asked = self.index.graph, [question_of(row) for row in rows]
         index = graph.lexical
         counted = CountedTexts(index, graph.passage_rows.__getitem__) if isinstance(index, LexicalIndex) else None
-        dense = [()] * len(rows) if vectors is None else [(one,) for one in self._nearest(vectors, len(rows))]
-        for (name, question), lists in zip(asked, dense, strict=True):
-            rankings = [*lists, self.source.search(question, LIMIT, {one.source: one for one in lists})]
+        dense: Sequence[Sequence[Ranking]] = [()] * len(rows)
+        if vectors is not None:
+            dense = [(one,) for one in self._nearest(vectors, len(rows))]
+        for (name, question), lists, walk in zip(asked, dense, self._walks(asked, dense), strict=True):
+            rankings = [*lists, walk]
             words = read_hits(question, rankings, self._content, counted)
             context = Context(query=question, now=time(), words=words)
             result = self.pipeline.decide(rankings, context, k=self.k)
             scores = result.scores.tolist()
             found.append({"id": name, "ids": list(result.ids), "scores": scores, "confidence": result.confidence})
         return found
+
+    def _walks(self, asked: Sequence[tuple[str, str]], dense: Sequence[Sequence[Ranking]]) -> Iterator[Ranking]:
+        """Yield the walk's ranking for each question; 32 questions at a time are searched together."""
+        for start in range(0, len(asked), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            upstreams = [{one.source: one for one in lists} for lists in dense[part]]
+            yield from self.source.search_batch([question for _, question in asked[part]], LIMIT, upstreams)
 
     def table(self, table: Any, embed: Callable[[str], Any] | None = None) -> Any:
         """Answer an Arrow table of questions; return an Arrow table with the schema :func:`answer_schema`.

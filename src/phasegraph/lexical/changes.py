@@ -96,7 +96,8 @@ class ChangedWords:
             else:
                 break
             count += len(parts[-1])
-        return foremost_of(terms, parts, most)
+        found, best = foremost_of(terms, parts, most)
+        return replace(terms, found=found, best=best)
 
     def _rows(self, old: Any, new: Any) -> IntArray:
         """Return the rows of passages of the changed collection, without removed passages.

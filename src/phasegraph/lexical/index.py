@@ -7,7 +7,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,7 @@ _MOST_SCORED = 100_000
 """Maximum size of a collection, in passages, for which the BM25 scores of the last queries are cached."""
 _MOST_KEPT = 4000
 """Maximum number of words in a cache of :meth:`ListedTerms.read`."""
+_NOWHERE: IntArray = np.empty(0, dtype=np.intp)
 WordIn: TypeAlias = tuple[IntArray, FloatArray]
 """For a word, the positions in a list of passages that contain it, and its term frequency factor in each, in (0, 1)."""
 
@@ -178,8 +179,7 @@ class LexicalIndex:
             else:
                 break
             count += len(parts[-1])
-        listed = foremost_of(terms, parts, most)
-        return listed.found, listed.best
+        return foremost_of(terms, parts, most)
 
     def lengths_of(self, rows: IntArray) -> Int32Array:
         """Return the number of words in each of the passages `rows`."""
@@ -195,7 +195,8 @@ class LexicalIndex:
         The result is cached without the field `index`, because the cache would otherwise keep the index in memory.
         """
         asked = Counter(tokens_of(tokenizer_of(self.tokenizer), query))
-        found = {word: term for word in asked if (term := self._places.get(word)) is not None}
+        places = {word: self._places.begun(word) for word in asked}
+        found = {word: row for word, (row, _, whole) in places.items() if whole}
         size = len(self.lengths)
         entries = tuple(slice(int(self.starts[term]), int(self.starts[term + 1])) for term in found.values())
         frequency = np.array([one.stop - one.start for one in entries], dtype=np.float64)
@@ -382,8 +383,8 @@ def common(some: Any, others: Any) -> tuple[IntArray, IntArray]:
         return place, there
     if not len(some):
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
-    place = np.minimum(others.searchsorted(some), len(others) - 1)
-    there = (others[place] == some).nonzero()[0]
+    place = others.searchsorted(some)
+    there = (others.take(place, mode="clip") == some).nonzero()[0]
     return there, place[there]
 
 
@@ -466,6 +467,18 @@ class QueryTerms:
         return held
 
 
+class _Occurrences(NamedTuple):
+    """The passages, in a list of passages, that contain words.
+
+    `sizes` has the number of passages with each word. For each word in turn, `there` contains the positions of these
+    passages in the list, and `shares` the word's term frequency factor in each, in (0, 1).
+    """
+
+    sizes: list[int]
+    there: IntArray
+    shares: FloatArray
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedTerms:
     """The words of a query in a collection that is too large to score every passage.
@@ -493,59 +506,75 @@ class ListedTerms:
         )  # fmt: skip
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """Return the BM25 scores of the passages with the rows `passages`, an array of shape (n,).
+        """Return the BM25 scores of the passages with the ascending rows `passages`, an array of shape (n,).
 
         The scores equal the scores of these passages in :meth:`LexicalIndex.look_up`.
         """
-        return self.read(passages)[0]
+        return self._sums(len(passages), self._occurrences(passages, self.entries))
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return an (n, t) array of bool that says, for each of n passages, which of the t `words` it contains."""
+        """Return an (n, t) array of bool that says which of the t `words` are in each passage; the rows must ascend."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return two arrays for the rows `passages`: the results of :meth:`scores_of` and of :meth:`held_by`.
+        """Return two arrays for n passages: the results of :meth:`scores_of` and of :meth:`held_by`.
 
-        `kept` is a cache by word for repeated calls with the same passages.
+        The rows `passages` must ascend. `kept` is a cache by word for repeated calls with the same passages.
         """
-        scores, held = np.zeros(len(passages)), np.zeros((len(passages), len(self.words)), dtype=np.bool_)
-        order = passages.argsort(kind="stable")
-        sought = passages[order].astype(self.index.rows.dtype)  # avoids a conversion of all entries
-        norms: FloatArray | None = None
-        for column, (word, entry, times, weight) in enumerate(
-            zip(self.words, self.entries, self.times.tolist(), self.idf.tolist(), strict=True)
-        ):
-            found = None if kept is None else kept.get(word)
-            if found is None:
-                norms = self.index._norms_of(sought) if norms is None else norms
-                there, counts = self._looked_up(entry, sought)
-                found = order[there], counts / (counts + norms[there])
-                if kept is not None:
-                    if len(kept) >= _MOST_KEPT:
-                        kept.clear()
-                    kept[word] = found
-            there, share = found
-            scores[there] += times * weight * share
-            held[there, column] = True
-        return scores, held
+        found = self._occurrences(passages, self.entries) if kept is None else self._cached(passages, kept)
+        held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
+        held[found.there, np.repeat(np.arange(len(found.sizes)), found.sizes)] = True
+        return self._sums(len(passages), found), held
 
     def counts_of(self, passages: IntArray) -> FloatArray:
         """Return the (n, t) number of occurrences of each word in each passage; the rows `passages` must ascend."""
         found = np.zeros((len(passages), len(self.words)))
-        sought = passages.astype(self.index.rows.dtype)
-        for column, entry in enumerate(self.entries):
-            there, counts = self._looked_up(entry, sought)
-            found[there, column] = counts
+        sizes, there, counts = self._counts(passages.astype(self.index.rows.dtype), self.entries)
+        found[there, np.repeat(np.arange(len(sizes)), sizes)] = counts
         return found
 
-    def _looked_up(self, entry: slice, sought: Int32Array) -> tuple[IntArray, Int32Array]:
-        """Find the passages that contain a word among the ascending rows `sought`.
+    def _sums(self, count: int, found: _Occurrences) -> FloatArray:
+        """Return the BM25 scores of `count` passages; the words of a passage are added in the query's order."""
+        adds = np.repeat(self.times * self.idf, found.sizes) * found.shares
+        return np.bincount(found.there, adds, count).astype(np.float64, copy=False)
 
-        `entry` is the slice of the word's entries. Returns the positions in `sought` of these passages, and the number
-        of occurrences of the word in each.
+    def _cached(self, passages: IntArray, kept: dict[str, WordIn]) -> _Occurrences:
+        """Return the occurrences of the words in `passages`; read only the words that are not in the cache `kept`."""
+        known = [kept.get(word) for word in self.words]
+        new = [column for column, one in enumerate(known) if one is None]
+        if new:
+            read = self._occurrences(passages, [self.entries[column] for column in new])
+            if len(kept) + len(new) > _MOST_KEPT:
+                kept.clear()
+            first = 0
+            for column, size in zip(new, read.sizes, strict=True):
+                part = slice(first, first := first + size)
+                known[column] = kept[self.words[column]] = read.there[part], read.shares[part]
+            if len(new) == len(known):
+                return read
+        parts = [one for one in known if one is not None]
+        there, shares = map(np.concatenate, zip(*parts, strict=True)) if parts else (_NOWHERE, np.empty(0))
+        return _Occurrences([len(one) for one, _ in parts], there, shares)
+
+    def _occurrences(self, passages: IntArray, entries: Sequence[slice]) -> _Occurrences:
+        """Find the words with the given entries in the passages with the ascending rows `passages`."""
+        sought = passages.astype(self.index.rows.dtype)  # avoids a conversion of all entries
+        sizes, there, counts = self._counts(sought, entries)
+        return _Occurrences(sizes, there, counts / (counts + self.index._norms_of(sought)[there]))
+
+    def _counts(self, sought: Int32Array, entries: Sequence[slice]) -> tuple[list[int], IntArray, Int32Array]:
+        """Find the passages that contain words, among the ascending rows `sought`.
+
+        `entries` are the slices of the words' entries. Returns the number of passages with each word. For each word in
+        turn, also returns the positions in `sought` of these passages, and the number of occurrences in each.
         """
-        there, place = common(sought, self.index.rows[entry])
-        return there, self.index.counts[entry][place]
+        found = [common(sought, self.index.rows[entry]) for entry in entries]
+        if not found:
+            return [], _NOWHERE, _NOWHERE.astype(np.int32)
+        there, places = map(np.concatenate, zip(*found, strict=True))
+        sizes = [len(one) for one, _ in found]
+        places += np.repeat([entry.start for entry in entries], sizes)
+        return sizes, there, self.index.counts[places]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -583,8 +612,11 @@ class ChangedTerms:
         return replace(self, old=self.old.without(words), new=self.new.without(words))
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """Return the BM25 scores of the passages with the rows `passages`, an array of shape (n,)."""
-        return self.read(passages)[0]
+        """Return the BM25 scores of the passages with the ascending rows `passages`, an array of shape (n,)."""
+        scores = np.zeros(len(passages))
+        for terms, there, rows in self._divided(passages):
+            scores[there] = terms.scores_of(rows)
+        return scores
 
     def held_by(self, passages: IntArray) -> BoolArray:
         """Return an (n, t) array of bool that says, for each of n passages, which of the t `words` it contains."""
@@ -615,17 +647,14 @@ class ChangedTerms:
                 yield terms, there, passages[there] - first
 
 
-Listed = TypeVar("Listed", ListedTerms, ChangedTerms)
+def foremost_of(terms: ListedTerms | ChangedTerms, parts: Sequence[Any], most: int) -> tuple[IntArray, float]:
+    """Return the ascending rows of the best passages by BM25 among the rows in `parts`, and the best score.
 
-
-def foremost_of(terms: Listed, parts: Sequence[Any], most: int) -> Listed:
-    """Return a copy of `terms` with the best passages by BM25 among the rows in `parts`, at most `most` passages.
-
-    The field `found` of the copy contains the rows of these passages, and `best` the highest score.
+    At most `most` rows are returned.
     """
     rows = distinct(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
     scores = terms.scores_of(rows)
     if len(rows) > most:
         kept = np.sort(np.argpartition(-scores, most)[:most])
         rows, scores = rows[kept], scores[kept]
-    return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+    return rows, float(scores.max(initial=0.0))

@@ -344,10 +344,9 @@ class PageRankResult:
         if "mass" in vars(self):
             return self.mass[nodes]
         space = pool.borrow()
-        space.first[self.nodes] = np.arange(len(self.nodes), dtype=np.int32)
-        place = space.first.take(nodes)  # the places of other nodes are from earlier walks, so nodes are compared
+        found = space.among(self.nodes, self.values, nodes)
         pool.give_back(space)
-        return np.where(self.nodes.take(place, mode="clip") == nodes, self.values.take(place, mode="clip"), 0.0)
+        return found
 
     def top(self, k: int, *, first: int = 0, stop: int | None = None) -> tuple[IntArray, FloatArray]:
         """Return the `k` nodes with the greatest masses, and their masses, in descending order of mass.
@@ -472,11 +471,7 @@ def _refine(transitions: StaticTransitions, settings: PushSettings, space: PushW
     count = min(settings.refine, len(ends.nodes))
     first = np.argpartition(ends.values, len(ends.values) - count)[len(ends.values) - count :]
     sources, shares, receiver = transitions.inflow(ends.nodes.take(first).astype(np.intp))
-    space.first[ends.nodes] = np.arange(len(ends.nodes), dtype=np.int32)
-    place = space.first.take(sources)
-    known = ends.nodes.take(place, mode="clip") == sources
-    shares *= ends.left.take(place, mode="clip")
-    shares *= known
+    shares *= space.among(ends.nodes, ends.left, sources)
     inflow = settings.follow * np.bincount(receiver, weights=shares, minlength=count)
     ends.values[first] += (1.0 - settings.follow) * (inflow - ends.expected[first])
     return len(sources)

@@ -78,6 +78,7 @@ class PushWorkspace:
 
     def __init__(self, size: int) -> None:
         self.size = check_count("size", size, minimum=1)
+        self._listed: Int32Array | None = None
 
     @lazy_property
     def plain(self) -> State:
@@ -109,10 +110,22 @@ class PushWorkspace:
 
     def distinct(self, nodes: IntArray) -> Int32Array:
         """Return the distinct values of `nodes` in the order of first occurrence, in time O(len(nodes))."""
-        place = np.arange(len(nodes), dtype=np.int32)
+        self._listed, place = None, np.arange(len(nodes), dtype=np.int32)
         self.first[nodes[::-1]] = place[::-1]
         kept = nodes.compress(self.first.take(nodes) == place).astype(np.int32)
         return kept
+
+    def among(self, listed: Int32Array, values: FloatArray, nodes: IntArray) -> FloatArray:
+        """Return the value of each node in `nodes`; `values` are the values of the distinct nodes `listed`.
+
+        A node that is not listed has the value 0. The places of the nodes that were listed last are kept, because
+        several steps of a search look up nodes of the same walk.
+        """
+        if self._listed is not listed:
+            self.first[listed] = np.arange(len(listed), dtype=np.int32)
+            self._listed = listed
+        place = self.first.take(nodes)  # the places of other nodes are from earlier lists, so nodes are compared
+        return np.where(listed.take(place, mode="clip") == nodes, values.take(place, mode="clip"), 0.0)
 
     def collect(self, touched: Int32Array, compiled: bool) -> tuple[FloatArray, FloatArray]:
         """Return the gained and the unsent mass of the `touched` nodes as two arrays, and clear the workspace.

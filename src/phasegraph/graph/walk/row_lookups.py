@@ -13,7 +13,7 @@ def within(rows: IntArray, some: IntArray) -> BoolArray:
     """Return a boolean array of shape (n,): True for each of n rows that is in the ascending array `some`."""
     if not len(some):
         return np.zeros(len(rows), dtype=np.bool_)
-    found: BoolArray = some[np.minimum(np.searchsorted(some, rows), len(some) - 1)] == rows
+    found: BoolArray = some.take(some.searchsorted(rows), mode="clip") == rows
     return found
 
 
@@ -33,7 +33,8 @@ def found_at(some: IntArray, values: FloatArray, rows: IntArray, otherwise: Floa
     >>> found_at(np.array([2, 5]), np.array([0.2, 0.5]), np.array([5, 6, 2])).tolist()
     [0.5, 0.0, 0.2]
     """
-    there = within(rows, some)
-    out = np.array(np.broadcast_to(otherwise, len(rows)), dtype=np.float64)
-    out[there] = values[np.searchsorted(some, rows[there])]
-    return out
+    if not len(some):
+        return np.array(np.broadcast_to(otherwise, len(rows)), dtype=np.float64)
+    place = some.searchsorted(rows)
+    found: FloatArray = np.where(some.take(place, mode="clip") == rows, values.take(place, mode="clip"), otherwise)
+    return found

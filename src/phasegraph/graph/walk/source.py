@@ -15,6 +15,7 @@ from phasegraph._support.validation import check_count, check_flag, check_names,
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.model.entity_graph import EntityGraph, check_kind
 from phasegraph.graph.walk.all_passages import AllPassages
+from phasegraph.graph.walk.batch import Steps, in_step
 from phasegraph.graph.walk.clauses import FEWEST_BY_VECTORS, FEWEST_BY_WORDS, clause_relevance, clauses
 from phasegraph.graph.walk.compared import Comparison, NodeWeights, PassageFeatures
 from phasegraph.graph.walk.covering import seeds_by_words
@@ -234,6 +235,39 @@ class GraphSource(GraphWalker):
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
+        return in_step([self._steps(query, upstream, limit)])[0]
+
+    def search_batch(self, queries: Sequence[str], limit: int | None, upstreams: Sequence[Upstream]) -> list[Ranking]:
+        """Rank passages for each of several queries; the rankings equal the results of :meth:`search`.
+
+        A batch is faster, because a step runs for all queries before the next step begins. The memory is proportional
+        to the number of queries.
+
+        Parameters
+        ----------
+        queries : sequence of str
+            The queries.
+        limit : int or None
+            Maximum number of passages in a ranking; None for all passages.
+        upstreams : sequence of mapping
+            The rankings of other sources by their name, for each query.
+
+        Returns
+        -------
+        list of Ranking
+            A ranking for each query.
+
+        Examples
+        --------
+        >>> from phasegraph.graph import build_graph
+        >>> source = GraphSource(build_graph([{"id": "man", "title": "Ada", "text": "Ada met Bo."}]))
+        >>> [found.ids for found in source.search_batch(["Who met Bo?", "Who is Cy?"], 10, [{}, {}])]
+        [('man',), ()]
+        """
+        return in_step([self._steps(*each, limit) for each in zip(queries, upstreams, strict=True)])
+
+    def _steps(self, query: str, upstream: Upstream, limit: int | None) -> Steps:
+        """Search as :meth:`search` does, and pause before and after the walk."""
         query = check_query(query)
         if limit is not None:
             limit = check_count("limit", limit, minimum=1)
@@ -246,7 +280,7 @@ class GraphSource(GraphWalker):
         kept = self._kept_facts(question)
         if kept is not None and kept.none:
             return self._by_similarity(question, kept.note)
-        found = self._walked_ranking(replace(question, kept=kept))
+        found = yield from self._walked_ranking(replace(question, kept=kept))
         if kept is None or not kept.note:
             return found
         return replace(found, reason="; ".join(filter(None, (kept.note, found.reason))))
@@ -259,10 +293,10 @@ class GraphSource(GraphWalker):
         near = self.facts.near(question.vector)
         return kept_facts(self.fact_filter, question.query, self.graph, self.facts, near, top)
 
-    def _walked_ranking(self, question: Question) -> Ranking:
+    def _walked_ranking(self, question: Question) -> Steps:
         """Rank passages by a walk from the query's seeds and the entities of the facts that the fact filter kept."""
         if self._has_words and self.words is not None:
-            return self._compared_ranking(question, self.words)
+            return (yield from self._compared_ranking(question, self.words))
         seeding = self._seeding(question)
         size = len(self.graph.passages)
         if not len(seeding):
@@ -278,7 +312,7 @@ class GraphSource(GraphWalker):
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(self.name, ids, best, background=behind, size=size, payloads=paths, reason=reason)
 
-    def _compared_ranking(self, question: Question, words: WordSettings) -> Ranking:
+    def _compared_ranking(self, question: Question, words: WordSettings) -> Steps:
         """Rank passages by a walk that uses the query's words; score all passages or only listed passages."""
         compared = self._comparison(question, words)
         graph = compared.graph
@@ -289,7 +323,9 @@ class GraphSource(GraphWalker):
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=graph.count, reason=seeding.reason, words=stated)
         names = name_words(graph, named, compared.tokenizer)
+        yield
         walked, weights = compared.walk(seeding, names, stated.named, self._push_settings)
+        yield
         features, masses = compared.reached(walked, weights)
         logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(features.near, FLOOR))
         low = fiftieth(logs)
