@@ -58,7 +58,7 @@ INSIDE = {
         "settings", "covering", "relevance", "linking", "facts", "fact_filter", "question", "resets", "scoring",
         "documents", "trust", "clauses", "row_lookups", "listed_walk", "paths", "restricting", "walker",
         "restricted_source", "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "order",
-        "source",
+        "batch", "source",
     ],
     "graph.summaries": ["clusters", "models", "tree"],
     "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "merging", "corpus", "chroma"],

@@ -261,3 +261,9 @@ def test_a_part_says_what_an_index_of_it_says(texts, query, data):
     assert part.passages_with(["ada", "engine"]).tolist() == fresh.passages_with(["ada", "engine"]).tolist()
     assert "_counted_anew" not in vars(part)
     assert arrays(part) == arrays(fresh) == arrays(pickle.loads(pickle.dumps(part)))  # noqa: S301 - our own
+
+
+def test_an_empty_word_of_a_query_is_not_in_an_empty_vocabulary() -> None:
+    index = LexicalIndex.of(["Ada met Bo"] * 40, lambda text: text.lower().split(" "))
+    for part in (index.part(np.array([3])), LexicalIndex.of([], lambda text: text.split(" "))):
+        assert part.terms(" Zed").words == ()

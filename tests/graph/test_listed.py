@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phasegraph import InvalidInputError, Ranking
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.graph import (
     EntityGraph,
@@ -212,8 +212,15 @@ def test_a_batch_gives_each_query_the_ranking_of_a_search(
     batch = source.search_batch(texts, 30, upstreams)
     single = [source.search(text, 30, one) for text, one in zip(texts, upstreams, strict=True)]
     assert [(one.ids, one.scores.tobytes()) for one in batch] == [(one.ids, one.scores.tobytes()) for one in single]
+    assert [(one.background, one.reason, one.words) for one in batch] == [
+        (one.background, one.reason, one.words) for one in single
+    ]
     with pytest.raises(InvalidInputError, match="query"):
         source.search_batch([texts[0], " "], 30, upstreams[:2])
+    with pytest.raises(InvalidInputError, match="each of 1 queries; got 2 mappings"):
+        source.search_batch(texts[:1], 30, upstreams[:2])
+    with pytest.raises(InvalidTypeError, match="queries must be a list"):
+        source.search_batch("ab", 30, upstreams[:2])
 
 
 def test_a_batch_walks_for_all_queries_before_it_scores(

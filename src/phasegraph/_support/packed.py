@@ -347,10 +347,10 @@ class NameRows(Mapping[str, int]):
         found = self._begun.get(text)
         if found is None:
             row = place_of(self.names, text, first)
-            name = self.names[row] if row < len(self.names) else ""
+            name = self.names[row] if row < len(self.names) else None
             if len(self._begun) >= _MOST_CACHED:
                 self._begun.clear()
-            found = self._begun[text] = row, name.startswith(text), name == text
+            found = self._begun[text] = row, name is not None and name.startswith(text), name == text
         return found
 
     def __getitem__(self, name: str) -> int:

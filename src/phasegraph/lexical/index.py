@@ -619,11 +619,11 @@ class ChangedTerms:
         return scores
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return an (n, t) array of bool that says, for each of n passages, which of the t `words` it contains."""
+        """Return an (n, t) array of bool that says which of the t `words` are in each passage; the rows must ascend."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return two arrays for the rows `passages`: the results of :meth:`scores_of` and of :meth:`held_by`.
+        """Return two arrays for the ascending rows `passages`: the results of :meth:`scores_of` and :meth:`held_by`.
 
         `kept` is a cache by word for the passages of the original index; see :meth:`ListedTerms.read`.
         """

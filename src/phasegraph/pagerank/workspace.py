@@ -122,6 +122,7 @@ class PushWorkspace:
         several steps of a search look up nodes of the same walk.
         """
         if self._listed is not listed:
+            self._listed = None  # an interrupt must not leave the places of two lists
             self.first[listed] = np.arange(len(listed), dtype=np.int32)
             self._listed = listed
         place = self.first.take(nodes)  # the places of other nodes are from earlier lists, so nodes are compared

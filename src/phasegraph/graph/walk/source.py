@@ -257,6 +257,11 @@ class GraphSource(GraphWalker):
         list of Ranking
             A ranking for each query.
 
+        Raises
+        ------
+        InvalidInputError
+            If a query or `limit` is invalid, or if there are more or fewer `upstreams` than queries.
+
         Examples
         --------
         >>> from phasegraph.graph import build_graph
@@ -264,7 +269,12 @@ class GraphSource(GraphWalker):
         >>> [found.ids for found in source.search_batch(["Who met Bo?", "Who is Cy?"], 10, [{}, {}])]
         [('man',), ()]
         """
-        return in_step([self._steps(*each, limit) for each in zip(queries, upstreams, strict=True)])
+        asked = check_names("queries", queries)
+        if len(asked) != len(upstreams):
+            raise InvalidInputError(
+                f"upstreams must have a mapping for each of {len(asked)} queries; got {len(upstreams)} mappings"
+            )
+        return in_step([self._steps(*each, limit) for each in zip(asked, upstreams, strict=True)])
 
     def _steps(self, query: str, upstream: Upstream, limit: int | None) -> Steps:
         """Search as :meth:`search` does, and pause before and after the walk."""
