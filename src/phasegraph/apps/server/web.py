@@ -108,6 +108,7 @@ class Gate:
         Applications by token. A server without tokens has only the key "".
     hosts : collection of str or None
         Allowed names in the Host header, without the port; None allows any name. The check prevents DNS rebinding.
+        ``/health`` answers under any name.
     most : int
         Maximum number of concurrent requests of normal priority; :class:`Turns` describes the others.
     each : int, optional
@@ -146,13 +147,14 @@ class Gate:
         self._slowest, self._refusal = slowest, refusal
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Check a request, then answer it or refuse it."""
+        """Check a request, then answer it or refuse it; a slash at the end of the path has no effect."""
         if scope["type"] != "http":
             return
+        scope["path"] = scope["path"].rstrip("/") or "/"  # a redirect would lose a proxy's prefix and its https
         names = Counter(name.lower() for name, _ in scope["headers"])
         headers = {name.lower(): value for name, value in scope["headers"]}
         twice = next((name for name in _SINGLE if names[name.lower().encode()] > 1), "")
-        refused = (400, f"a request must have one {twice} header") if twice else self._refused_at_the_door(headers)
+        refused = (400, f"a request must have one {twice} header") if twice else self._refused_early(headers, scope)
         if refused is None and scope["path"] == OPEN:
             await _say(send, 200, {"status": "ok"})
             return
@@ -188,11 +190,11 @@ class Gate:
         scope[IDLE] = True
         await asyncio.sleep(self._refusal)
 
-    def _refused_at_the_door(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+    def _refused_early(self, headers: Mapping[bytes, bytes], scope: Any) -> tuple[int, str] | None:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        if self._hosts is not None and name not in self._hosts:
-            return 421, "this host name is not allowed: allow it with --allow-host NAME"
+        if self._hosts is not None and name not in self._hosts and scope["path"] != OPEN:  # probes name an address
+            return 421, f"the host name {name[:100]!r} is not allowed: allow it with --allow-host NAME"
         if self._open is not None and b"origin" in headers:
             return 403, "requests from web pages need a server with tokens"
         length = headers.get(b"content-length", b"0")
@@ -343,6 +345,9 @@ def _endpoint(view: Answers, method: str) -> Any:
     from starlette.responses import JSONResponse, Response
 
     async def answered(request: Request) -> Response:
+        if request.query_params:
+            names = ", ".join(map(repr, request.query_params))[:80]
+            return JSONResponse({"error": f"{names}: not read from the address; put all fields into the body"}, 400)
         try:  # in a worker thread: the event loop has other requests
             return Response(
                 await aside(partial(view.answer, method, await request.body())), media_type="application/json"
