@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -39,6 +41,7 @@ def run(
     port: int,
     allow_host: list[str] | None,
     log_level: str,
+    about: str,
     timeout: float,
     max_query_length: int,
     max_requests: int,
@@ -54,7 +57,9 @@ def run(
     names, filters = _clients(tenants, token_file, only)
     made = partial(_served, folder, embedder, names, filters, timeout, max_query_length, log_level)
     if transport == "stdio":
-        asyncio.run(mcp_server(next(iter(made().views.values()))).run_stdio_async())
+        messages: Any = _Messages(sys.stdout, sys.stderr)
+        with redirect_stdout(messages):
+            asyncio.run(mcp_server(next(iter(made().views.values())), about).run_stdio_async())
         return
     _configure_log(log_level)
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
@@ -62,8 +67,21 @@ def run(
     allow_descriptors(max_connections, 2 * sum(kinds.values()))  # each concurrent request has a pipe to another process
     low = partial(made, announces=False) if len(names) > 1 else None  # requests of one client have equal priority
     with answer_processes(made, max_requests, low, kinds["long"] + kinds["heavy"]) as views:
-        app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant)
+        app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant, about=about)
         run_http(app, host, port, Door(max_connections, max_connections_per_address))
+
+
+class _Messages:
+    """Standard output that only MCP messages reach: the SDK writes them to ``buffer``.
+
+    Printed texts, such as those of a model, go to `errors`, because they would damage the messages.
+    """
+
+    def __init__(self, output: TextIO, errors: TextIO) -> None:
+        self.buffer, self._errors = output.buffer, errors
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._errors, name)
 
 
 def _served(

@@ -262,12 +262,13 @@ def web_app(
     hosts: Collection[str] | None = LOOPBACK,
     most: int = MOST_REQUESTS,
     each: int | None = None,
+    about: str = "",
 ) -> Any:
     """Create the ASGI application of a server.
 
     `views` maps the token of each caller to its view; without tokens, the only key is "". `names` maps the token of
     each caller to a name for the log. If the logger ``phasegraph`` has the level INFO or lower now, the application
-    logs each request. :class:`Gate` describes the other parameters.
+    logs each request. `about` says what the passages are about. :class:`Gate` describes the other parameters.
 
     The application answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``),
     ``GET /health``, and MCP at ``/mcp``.
@@ -277,7 +278,7 @@ def web_app(
         from starlette.exceptions import HTTPException
         from starlette.responses import JSONResponse
         from starlette.routing import Route
-    agents = {token: streamable_app(view) for token, view in views.items()}
+    agents = {token: streamable_app(view, about) for token, view in views.items()}
 
     @asynccontextmanager
     async def running(_: object) -> AsyncIterator[None]:
