@@ -386,7 +386,19 @@ def test_a_place_that_comes_in_the_moment_of_leaving_goes_to_the_next():
     assert asyncio.run(run()) == [0, 2, "last"]
 
 
-def test_too_many_requests_are_told_when_to_come_again():
+@pytest.mark.parametrize(
+    ("path", "asked", "status", "where"),
+    [
+        ("/search", {"query": "x"}, 429, "error"),
+        ("/mcp", {"id": 7, "method": "tools/call", "params": {}}, 200, "result"),
+        ("/mcp", {"id": 7, "method": "initialize"}, 200, "error"),
+        ("/mcp", {"method": "notifications/initialized"}, 202, ""),
+        ("/mcp", {"id": 7, "method": "tools/call", "params": "x" * 40_000}, 429, "error"),
+    ],
+)
+def test_too_many_requests_are_told_when_to_come_again(path, asked, status, where):
+    """A client of the SDK ends its session if the status is an error, and an agent never reads the text."""
+
     async def run():
         leave = asyncio.Event()
 
@@ -397,13 +409,17 @@ def test_too_many_requests_are_told_when_to_come_again():
 
         gate = Gate({"": slow}, most=1, queue=1, refusal=0)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=gate), base_url="http://x") as client:
-            tasks = [asyncio.create_task(client.post("/search")) for _ in range(3)]
+            tasks = [asyncio.create_task(client.post(path, json=asked)) for _ in range(3)]
             (refused,), served = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             leave.set()
             return await refused, await asyncio.gather(*served)
 
     refused, served = asyncio.run(run())
-    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert (refused.status_code, refused.headers["retry-after"]) == (status, "1")
+    told = refused.json() if where else {}
+    assert ("try again in 1 s" in json.dumps(told.get(where))) == bool(where)
+    assert told.get("id") == (7 if status == 200 else None)
+    assert bool(refused.content) == bool(where)
     assert [one.status_code for one in served] == [200, 200]
 
 

@@ -30,6 +30,10 @@ BY_WORDS = (
 """The further instructions for a search with and without vectors; also in the description of the tool search, because
 many programs do not pass the instructions on to the model."""
 _DEEPEST, _LONGEST_ID = 50, 100
+_LONGEST_REFUSED = 32 * 1024
+"""Bytes of a request whose id a refusal repeats; reading longer requests would cost a flooded server too much time."""
+_BUSY = -32000
+"""The code of JSON-RPC for an error of the server."""
 NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
 
@@ -143,14 +147,44 @@ def _refused_message(body: bytes) -> dict[str, Any] | None:
         return error(-32700, "the body must be JSON")
     if not isinstance(message, dict) or deeper(message, _DEEPEST):
         return error(-32600, f"the body must be a JSON object, with objects at most {_DEEPEST} levels deep")
-    name = message.get("id")
-    of = name if isinstance(name, str | int) and len(str(name)) <= _LONGEST_ID else None
+    of = _id_of(message)
     try:
         for one in _shapes("id" in message, "method" in message):
             one.validate_python(message)
     except ValidationError:
         return error(-32602, "the body is not an MCP message, or its parameters are invalid", of)
     return None
+
+
+def _id_of(message: Mapping[str, Any]) -> str | int | None:
+    """Return the id of an MCP message; None if it has no id, or an unusual id."""
+    name = message.get("id")
+    return name if isinstance(name, str | int) and len(str(name)) <= _LONGEST_ID else None
+
+
+def busy_answer(body: bytes, said: str) -> tuple[int, dict[str, Any] | None] | None:
+    """Return the HTTP status and the answer `said` to the MCP message in `body`, for which the server is too busy.
+
+    Clients of the SDK end the session, and lose the text, if the status is an error. But they pass an error of a tool
+    on to the model, which can try again. The server needs no notifications, so it accepts them. Return None if `body`
+    is no usual message.
+    """
+    try:
+        message = json.loads(body) if len(body) <= _LONGEST_REFUSED else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict):
+        return None
+    of, method = _id_of(message), message.get("method")
+    if of is None:
+        return (202, None) if "id" not in message and isinstance(method, str) else None
+    if method == "tools/call":
+        return 200, {
+            "jsonrpc": "2.0",
+            "id": of,
+            "result": {"content": [{"type": "text", "text": said}], "isError": True},
+        }
+    return 200, {"jsonrpc": "2.0", "id": of, "error": {"code": _BUSY, "message": said}}
 
 
 @lru_cache(maxsize=4)

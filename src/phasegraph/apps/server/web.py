@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from phasegraph._support.text import legible
-from phasegraph.apps.server.agents import NEEDED, SoundMessages, streamable_app
+from phasegraph.apps.server.agents import NEEDED, SoundMessages, busy_answer, streamable_app
 from phasegraph.apps.server.connections import IDLE
 from phasegraph.apps.server.json_answers import FIELDS, Answers, aside
 from phasegraph.apps.server.turns import BusyError, Turns
@@ -36,12 +36,12 @@ LINE, LINE_OF_SEVERAL = 64, 16
 REFUSAL = 1.0
 """Delay, in seconds, before a request with an invalid token or a full queue is refused; the delay limits retries."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-OPEN = "/health"
-"""The only path that needs no token; it reports that the server runs, and reveals nothing about the passages."""
+OPEN, AGENTS = "/health", "/mcp"
+"""The only path that needs no token, which reveals nothing about the passages; the path of MCP."""
 _log = logging.getLogger("phasegraph")
 
-CALLER = "phasegraph.caller"
-"""Key of an ASGI scope: identity of the application that belongs to the request's token."""
+CALLER, STATUS = "phasegraph.caller", "phasegraph.status"
+"""Keys of an ASGI scope: identity of the application that belongs to the request's token; status for the log."""
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -183,7 +183,10 @@ class Gate:
         except BusyError as error:
             await self._put_off(scope)
             after = str(error.retry_after)
-            await _say(send, 429, f"{error}; try again in {after} s", [(b"retry-after", after.encode())])
+            said = f"{error}; try again in {after} s"
+            scope[STATUS] = 429
+            status, told = (scope["path"] == AGENTS and busy_answer(body, said)) or (429, said)
+            await _say(send, status, told, [(b"retry-after", after.encode())])
 
     async def _put_off(self, scope: Any) -> None:
         """Wait before a refusal; meanwhile, the server may close this connection to accept a new connection."""
@@ -246,9 +249,9 @@ _MORE = {401: [(b"www-authenticate", b"Bearer"), (b"connection", b"close")]}
 
 
 async def _say(
-    send: Send, status: int, said: str | Mapping[str, Any], more: Collection[tuple[bytes, bytes]] = ()
+    send: Send, status: int, said: str | Mapping[str, Any] | None, more: Collection[tuple[bytes, bytes]] = ()
 ) -> None:
-    body = json.dumps({"error": said} if isinstance(said, str) else said).encode()
+    body = b"" if said is None else json.dumps({"error": said} if isinstance(said, str) else said).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [*_MORE.get(status, ()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -294,7 +297,7 @@ def web_app(
     # Accept POST only: an agent's GET would stay open for messages that never come, and use up a slot.
     apps = {
         token: Starlette(
-            routes=[*_routes(views[token]), Route("/mcp", SoundMessages(agents[token]), methods=["POST"])],
+            routes=[*_routes(views[token]), Route(AGENTS, SoundMessages(agents[token]), methods=["POST"])],
             exception_handlers={HTTPException: not_here},
         )
         for token in views
@@ -330,7 +333,7 @@ def _logged(app: Any, names: Mapping[int, str]) -> Any:
             await app(scope, receive, watched)
         finally:
             caller, path = names.get(scope.get(CALLER, 0), "-"), legible(scope["path"])[:100]
-            _log.info("%s %s %d %.0f ms", caller, path, status, 1000 * (perf_counter() - began))
+            _log.info("%s %s %d %.0f ms", caller, path, scope.get(STATUS, status), 1000 * (perf_counter() - began))
 
     return logged
 
