@@ -53,6 +53,14 @@ def test_an_answer_within_a_filter_is_that_of_an_index_without_the_others(index)
         assert "blue" not in json.dumps(inside["passages"])
 
 
+def test_an_answer_has_only_the_metadata_that_the_operator_chose(index):
+    view = View(index, metadata=["level", "page"])
+    assert [one["metadata"] for one in view.passages(["red-1", "red-2"])["passages"]] == [{"level": 1}, {"level": 2}]
+    for told in (view.search(QUESTION, 2), view.explain(QUESTION, 2)):
+        assert all(set(one["metadata"]) == {"level"} for one in told["passages"])
+    assert all("metadata" not in one for one in ask(View(index))["passages"])
+
+
 def test_passages_by_id_do_not_tell_what_is_not_there_from_what_may_not_be_seen(index):
     view = View(index, only={"team": "red"})
     told = view.passages(["red-3", "blue-3", "nobody"])

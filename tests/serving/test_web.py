@@ -313,3 +313,15 @@ def test_records_of_other_libraries_are_written_from_the_level_warning_on(folder
 def test_a_server_without_the_model_of_its_vectors_says_so(folder):
     told = subprocess.run([*command(str(folder))], input="", capture_output=True, text=True, check=True).stderr
     assert "'index' has vectors; without --embedder, only words and the graph are searched" in told
+
+
+def test_the_command_shows_metadata_and_names_a_key_that_no_passage_has(folder):
+    options = ("--metadata", "team", "--metadata", "pgae")  # codespell:ignore pgae
+    with running(str(folder), *options) as address:
+        told = httpx.post(f"{address}/passages", json={"ids": ["red-1"]}).json()
+    assert told["passages"][0]["metadata"] == {"team": "red"}
+    said = subprocess.run(
+        [*command(str(folder)), *options], input="", capture_output=True, text=True, check=True
+    ).stderr
+    assert "warning: --metadata pgae: no passage has this metadata" in said  # codespell:ignore pgae
+    assert "--metadata team" not in said

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ def run(
     transport: str,
     embedder: str | None,
     only: list[str] | None,
+    metadata: list[str] | None,
     tenants: Path | None,
     token_file: Path | None,
     host: str,
@@ -55,7 +56,7 @@ def run(
     _check_access(transport, host, local, tenants, token_file, only)
     _check_level(log_level)
     names, filters = _clients(tenants, token_file, only)
-    made = partial(_served, folder, embedder, names, filters, timeout, max_query_length, log_level)
+    made = partial(_served, folder, embedder, names, filters, metadata or (), timeout, max_query_length, log_level)
     if transport == "stdio":
         messages: Any = _Messages(sys.stdout, sys.stderr)
         with redirect_stdout(messages):
@@ -89,6 +90,7 @@ def _served(
     embedder: str | None,
     names: Mapping[str, str],
     filters: Mapping[str, Filter | None],
+    metadata: Sequence[str],
     timeout: float,
     max_query_length: int,
     log_level: str,
@@ -108,11 +110,14 @@ def _served(
         pipeline=FusionPipeline.load(saved) if saved.is_file() else None,
         timeout=timeout,
         max_query_length=max_query_length,
+        metadata=metadata,
     )
     _configure_log(log_level)
     if announces:
         for token, view in served.views.items():
             _say_how_many(names[token], view, served)
+        for key in served.unknown_metadata():
+            typer.echo(f"warning: --metadata {key}: no passage has this metadata", err=True)
         if unused := served.unused_vectors():
             typer.echo(f"warning: {unused}", err=True)
     served.follow(warns=announces)
