@@ -131,6 +131,12 @@ def test_a_model_for_an_index_without_vectors_is_refused():
         View(GraphIndex.build([{"id": "a", "text": "Ada."}]), embed)
 
 
+def test_a_tenant_sees_all_passages_only_if_the_file_says_so(tmp_path):
+    path = tmp_path / "tenants.json"
+    path.write_text('{"staff": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": "all"}}')
+    assert read_tenants(path) == {"staff": ("aaaaaaaaaaaaaaaaaaaa", None)}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -138,7 +144,11 @@ def test_a_model_for_an_index_without_vectors_is_refused():
         ("{", "JSON"),
         ("[" * 100_000, "JSON"),
         ('{"a": {"token": "short", "filter": {"team": "red"}}}', "16 visible"),
-        ('{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {}}}', "at least one"),
+        (
+            '{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {}}}',
+            r"tenants.json: the filter of 'a' \(to.* write 'all'\) must map at least one",
+        ),
+        ('{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": null}}', "at least one"),
         ('{"a": {"token": "aaaaaaaaaaaaaaaaaaaa"}}', "a token and a filter"),
         (
             '{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {"t": 1}}, '

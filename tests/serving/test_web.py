@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
 import subprocess
@@ -325,3 +326,36 @@ def test_the_command_shows_metadata_and_names_a_key_that_no_passage_has(folder):
     ).stderr
     assert "warning: --metadata pgae: no passage has this metadata" in said  # codespell:ignore pgae
     assert "--metadata team" not in said
+
+
+def test_a_changed_file_of_tenants_changes_the_tokens_of_a_running_server(folder, tmp_path):
+    path, new = tmp_path / "tenants.json", "new-" + "n" * 20
+
+    def write(**tokens):
+        whole = {one: {"token": token, "filter": {"team": one}} for one, token in tokens.items()}
+        (tmp_path / "next").write_text(json.dumps(whole))
+        (tmp_path / "next").replace(path)  # the server must not read half a file
+
+    write(**TOKENS)
+    process = subprocess.Popen(
+        command(str(folder), "--transport", "http", "--port", "0", "--tenants", str(path)),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        address = told_address(process)
+
+        def status(token):
+            headers = {"Authorization": f"Bearer {token}"}
+            return httpx.post(f"{address}/passages", json={"ids": ["red-1"]}, headers=headers).status_code
+
+        assert [status(token) for token in (TOKENS["red"], new)] == [200, 401]
+        write(red=new, green="green-" + "g" * 20)
+        until(lambda: status(new) == 200)
+        assert [status(token) for token in (TOKENS["red"], TOKENS["blue"], "green-" + "g" * 20)] == [401, 401, 401]
+        path.write_text("{")
+        assert "tenants.json: restart the server for the new tenants and filters: green" in process.stderr.readline()
+        assert "tenants.json changed but cannot be read; the old tokens stay" in process.stderr.readline()
+        assert status(new) == 200
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE)

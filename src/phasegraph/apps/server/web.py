@@ -36,6 +36,8 @@ LINE, LINE_OF_SEVERAL = 64, 16
 REFUSAL = 1.0
 """Delay, in seconds, before a request with an invalid token or a full queue is refused; the delay limits retries."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+ALL = "all"
+"""The filter of a tenant who may see all passages."""
 OPEN, AGENTS = "/health", "/mcp"
 """The only path that needs no token, which reveals nothing about the passages; the path of MCP."""
 _log = logging.getLogger("phasegraph")
@@ -47,11 +49,11 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 
-def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
+def read_tenants(path: Path) -> dict[str, tuple[str, Filter | None]]:
     """Read the token and the filter of each tenant from a JSON file.
 
-    Its form is ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. Raise InvalidInputError if the file has
-    another form, a token is short or repeated, or a filter is empty.
+    Its form is ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. The filter ``"all"`` shows all passages.
+    Raise InvalidInputError if the file has another form, a token is short or repeated, or a filter is empty.
     """
     try:
         state = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=partial(_once, path))
@@ -63,11 +65,13 @@ def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
         raise InvalidInputError(
             f'{path}: the file must have the form {{"name": {{"token": "...", "filter": {{...}}}}, ...}}'
         )
-    tenants: dict[str, tuple[str, Filter]] = {}
+    tenants: dict[str, tuple[str, Filter | None]] = {}
     for name, one in state.items():
         if not isinstance(one, dict) or set(one) != {"token", "filter"}:
             raise InvalidInputError(f"{path}: {name!r} must have a token and a filter, and nothing else")
-        tenants[name] = (check_token(f"{path}: the token of {name!r}", one["token"]), check_filter(name, one["filter"]))
+        token = check_token(f"{path}: the token of {name!r}", one["token"])
+        only, of = one["filter"], f"{path}: the filter of {name!r} (to show all passages, write {ALL!r})"
+        tenants[name] = (token, None if only == ALL else check_filter(of, only))
     if len({token for token, _ in tenants.values()}) < len(tenants):
         raise InvalidInputError(
             f"{path}: the tenants "
@@ -105,7 +109,9 @@ class Gate:
     Parameters
     ----------
     apps : mapping
-        Applications by token. A server without tokens has only the key "".
+        Applications by caller.
+    tokens : mapping of str to str, optional
+        The caller of each token. Default: the callers are tokens. A server without tokens has only the token "".
     hosts : collection of str or None
         Allowed names in the Host header, without the port; None allows any name. The check prevents DNS rebinding.
         ``/health`` answers under any name.
@@ -129,6 +135,7 @@ class Gate:
         self,
         apps: Mapping[str, Any],
         *,
+        tokens: Mapping[str, str] | None = None,
         hosts: Collection[str] | None = None,
         most: int = MOST_REQUESTS,
         each: int | None = None,
@@ -136,15 +143,21 @@ class Gate:
         slowest: float = SLOWEST_BODY,
         refusal: float = REFUSAL,
     ) -> None:
-        if "" in apps and len(apps) > 1:
+        tokens = {caller: caller for caller in apps} if tokens is None else tokens
+        if "" in tokens and len(apps) > 1:
             raise InvalidInputError("either every tenant or no tenant must have a token; got a tenant without a token")
-        self._apps = {sha256(token.encode()).digest(): app for token, app in apps.items()}
-        self._open = apps.get("")
+        self._every = dict(apps)
+        self._open = apps[tokens[""]] if "" in tokens else None
+        self.renew(tokens)
         self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
         share = most if len(apps) == 1 else max(1, most // 4)
         line = LINE if len(apps) == 1 else LINE_OF_SEVERAL
         self._turns = Turns(most, each=share if each is None else each, queue=line if queue is None else queue)
         self._slowest, self._refusal = slowest, refusal
+
+    def renew(self, tokens: Mapping[str, str]) -> None:
+        """Replace the tokens by `tokens`, the caller of each token; old tokens are refused from the next request on."""
+        self._apps = {sha256(token.encode()).digest(): self._every[caller] for token, caller in tokens.items()}
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Check a request, then answer it or refuse it; a slash at the end of the path has no effect."""
@@ -261,7 +274,7 @@ async def _say(
 def web_app(
     views: Mapping[str, Answers],
     *,
-    names: Mapping[str, str] | None = None,
+    tokens: Mapping[str, str] | None = None,
     hosts: Collection[str] | None = LOOPBACK,
     most: int = MOST_REQUESTS,
     each: int | None = None,
@@ -269,9 +282,9 @@ def web_app(
 ) -> Any:
     """Create the ASGI application of a server.
 
-    `views` maps the token of each caller to its view; without tokens, the only key is "". `names` maps the token of
-    each caller to a name for the log. If the logger ``phasegraph`` has the level INFO or lower now, the application
-    logs each request. `about` says what the passages are about. :class:`Gate` describes the other parameters.
+    `views` maps each caller to its view. If the logger ``phasegraph`` has the level INFO or lower now, the application
+    logs each request. `about` says what the passages are about. :class:`Gate` describes the other parameters, and the
+    method ``renew`` of the application.
 
     The application answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``),
     ``GET /health``, and MCP at ``/mcp``.
@@ -281,7 +294,7 @@ def web_app(
         from starlette.exceptions import HTTPException
         from starlette.responses import JSONResponse
         from starlette.routing import Route
-    agents = {token: streamable_app(view, about) for token, view in views.items()}
+    agents = {caller: streamable_app(view, about) for caller, view in views.items()}
 
     @asynccontextmanager
     async def running(_: object) -> AsyncIterator[None]:
@@ -296,18 +309,21 @@ def web_app(
 
     # Accept POST only: an agent's GET would stay open for messages that never come, and use up a slot.
     apps = {
-        token: Starlette(
-            routes=[*_routes(views[token]), Route(AGENTS, SoundMessages(agents[token]), methods=["POST"])],
+        caller: Starlette(
+            routes=[*_routes(views[caller]), Route(AGENTS, SoundMessages(agents[caller]), methods=["POST"])],
             exception_handlers={HTTPException: not_here},
         )
-        for token in views
+        for caller in views
     }
-    gate: Any = Gate(apps, hosts=hosts, most=most, each=each)
+    door = Gate(apps, tokens=tokens, hosts=hosts, most=most, each=each)
+    gate: Any = door
     if _log.isEnabledFor(logging.INFO):
-        gate = _logged(gate, {id(apps[token]): name for token, name in (names or {}).items()})
+        gate = _logged(gate, {id(app): "-" if tokens is None else caller for caller, app in apps.items()})
 
     class Site(Starlette):
         """An application that passes requests directly to the gate, so that refusing a request takes little time."""
+
+        renew = door.renew
 
         async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
             await (gate if scope["type"] == "http" else super().__call__)(scope, receive, send)
