@@ -423,6 +423,32 @@ def test_too_many_requests_are_told_when_to_come_again(path, asked, status, wher
     assert [one.status_code for one in served] == [200, 200]
 
 
+def test_a_request_that_the_end_of_the_server_cuts_off_is_answered():
+    async def run():
+        started, sent = asyncio.Event(), []
+
+        async def slow(scope, receive, send):
+            started.set()
+            await asyncio.Event().wait()
+
+        async def receive():
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "path": "/search", "headers": []}
+        task = asyncio.create_task(until_cancelled(Gate({"": slow}))(scope, receive, send))
+        await started.wait()
+        task.cancel()
+        await task
+        return sent
+
+    start, body = asyncio.run(run())
+    assert start["status"] == 503
+    assert "the server is stopping; ask again" in json.loads(body["body"])["error"]
+
+
 def test_evidence_is_worked_out_beside_the_event_loop(index, monkeypatch):
     from phasegraph.result import Result
 

@@ -8,7 +8,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from itertools import combinations
@@ -200,6 +200,11 @@ class Gate:
             scope[STATUS] = 429
             status, told = (scope["path"] == AGENTS and busy_answer(body, said)) or (429, said)
             await _say(send, status, told, [(b"retry-after", after.encode())])
+        except asyncio.CancelledError:
+            scope[STATUS] = 503
+            with suppress(RuntimeError):  # the answer has begun
+                await _say(send, 503, "the server is stopping; ask again", [(b"retry-after", b"1")])
+            raise
 
     async def _put_off(self, scope: Any) -> None:
         """Wait before a refusal; meanwhile, the server may close this connection to accept a new connection."""
