@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from phasegraph.retrieval import PIPELINE
 from phasegraph.retrieval.plain_filters import Filter
 
 _log = logging.getLogger("phasegraph")
+_HOST = re.compile(r"[\w.-]+|\[[\da-fA-F:.]+\]", re.ASCII)
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -58,6 +60,11 @@ def run(
     host = host.removeprefix("[").removesuffix("]")
     local = host in ("127.0.0.1", "localhost", "::1")
     _check_access(transport, host, local, tenants, token_file, only)
+    for name in allow_host or ():
+        if not _HOST.fullmatch(name):  # it would match no request
+            raise typer.BadParameter(
+                f"--allow-host must be a host name without https:// and port, such as search.example.org; got {name!r}"
+            )
     _check_level(log_level)
     clients = partial(_clients, tenants, token_file, only)
     tokens, filters = clients()
