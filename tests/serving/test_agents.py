@@ -84,7 +84,7 @@ def test_agents_read_about_the_passages_and_the_confidence_in_the_description_of
         return {one.name: one for one in await mcp_server(view, about).list_tools()}
 
     view = Served(folder, embed, filters={"": None}).views[""]
-    found = asyncio.run(tools(view, "Agents and their keepers."))
+    found = asyncio.run(tools(view, "Agents and their keepers"))
     assert all("The collection: Agents and their keepers." in one.description for one in found.values())
     assert f"below {UNLIKELY}, say that the answer is unknown" in found["search"].description
     assert "if degraded is true" in found["search"].description

@@ -92,7 +92,7 @@ def mcp_server(view: Answers, about: str = "") -> Any:
             # Version 1 of the SDK would check each answer by a schema that allows every object, on the event loop.
             return types.CallToolResult(content=list(found[0]), structuredContent=found[1])
 
-    subject = f" The collection: {about}" if about else ""
+    subject = f" The collection: {about.strip().removesuffix('.')}." if about.strip() else ""
     confidence = BY_VECTORS if view.has_vectors else BY_WORDS
     said = INSTRUCTIONS + confidence + subject
     made = Strict("phasegraph", instructions=said, log_level="WARNING")  # the SDK logs requests
