@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -74,6 +75,49 @@ def test_over_stdio(folder):
             return await told(session)
 
     check(*asyncio.run(run()), team="red")
+
+
+def test_agents_read_about_the_passages_and_the_confidence_in_the_description_of_search(folder):
+    """Many programs do not pass the instructions of a server on to the model."""
+
+    async def tools(view, about=""):
+        return {one.name: one for one in await mcp_server(view, about).list_tools()}
+
+    view = Served(folder, embed, filters={"": None}).views[""]
+    found = asyncio.run(tools(view, "Agents and their keepers"))
+    assert all("The collection: Agents and their keepers." in one.description for one in found.values())
+    assert f"below {UNLIKELY}, say that the answer is unknown" in found["search"].description
+    assert "if degraded is true" in found["search"].description
+    assert "The collection:" not in asyncio.run(tools(view))["search"].description
+    hints = [one.annotations.model_dump(by_alias=True) for one in found.values()]
+    assert {(one["readOnlyHint"], one["openWorldHint"]) for one in hints} == {(True, False)}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("search", {"query": "x", "k": None}, "k must be an integer; got None"),
+        ("search", {"query": "x", "k": 2.5}, "k must be an integer; got 2.5"),
+        ("search", {"query": ["x"]}, "query must be text; got list"),
+        ("search", {}, "the field 'query' is missing: add it to the request"),
+        ("passages", {"ids": "red-1"}, "ids must be a list, not a string; got 'red-1'"),
+    ],
+)
+def test_a_wrong_argument_of_a_tool_is_refused_as_over_http(folder, name, arguments, said):
+    server = mcp_server(Served(folder, filters={"": None}).views[""])
+    with pytest.raises(Exception, match=f"^{re.escape(said)}$"):
+        asyncio.run(server.call_tool(name, arguments))
+
+
+def test_what_a_model_prints_is_no_message_of_the_server(folder):
+    asks = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    done = subprocess.run(
+        command(str(folder), "--embedder", "tests.serving.loud:embed"),
+        input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asks}) + "\n",
+        capture_output=True, text=True, timeout=PATIENCE, check=True,
+    )  # fmt: skip
+    assert [json.loads(one)["id"] for one in done.stdout.splitlines()] == [1]
+    assert "a model was loaded" in done.stderr
 
 
 def test_standard_error_names_the_transport(folder):

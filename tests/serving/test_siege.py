@@ -386,7 +386,19 @@ def test_a_place_that_comes_in_the_moment_of_leaving_goes_to_the_next():
     assert asyncio.run(run()) == [0, 2, "last"]
 
 
-def test_too_many_requests_are_told_when_to_come_again():
+@pytest.mark.parametrize(
+    ("path", "asked", "status", "where"),
+    [
+        ("/search", {"query": "x"}, 429, "error"),
+        ("/mcp", {"id": 7, "method": "tools/call", "params": {}}, 200, "result"),
+        ("/mcp", {"id": 7, "method": "initialize"}, 200, "error"),
+        ("/mcp", {"method": "notifications/initialized"}, 202, ""),
+        ("/mcp", {"id": 7, "method": "tools/call", "params": "x" * 40_000}, 429, "error"),
+    ],
+)
+def test_too_many_requests_are_told_when_to_come_again(path, asked, status, where):
+    """A client of the SDK ends its session if the status is an error, and an agent never reads the text."""
+
     async def run():
         leave = asyncio.Event()
 
@@ -397,14 +409,44 @@ def test_too_many_requests_are_told_when_to_come_again():
 
         gate = Gate({"": slow}, most=1, queue=1, refusal=0)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=gate), base_url="http://x") as client:
-            tasks = [asyncio.create_task(client.post("/search")) for _ in range(3)]
+            tasks = [asyncio.create_task(client.post(path, json=asked)) for _ in range(3)]
             (refused,), served = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             leave.set()
             return await refused, await asyncio.gather(*served)
 
     refused, served = asyncio.run(run())
-    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert (refused.status_code, refused.headers["retry-after"]) == (status, "1")
+    told = refused.json() if where else {}
+    assert ("try again in 1 s" in json.dumps(told.get(where))) == bool(where)
+    assert told.get("id") == (7 if status == 200 else None)
+    assert bool(refused.content) == bool(where)
     assert [one.status_code for one in served] == [200, 200]
+
+
+def test_a_request_that_the_end_of_the_server_cuts_off_is_answered():
+    async def run():
+        started, sent = asyncio.Event(), []
+
+        async def slow(scope, receive, send):
+            started.set()
+            await asyncio.Event().wait()
+
+        async def receive():
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "path": "/search", "headers": []}
+        task = asyncio.create_task(until_cancelled(Gate({"": slow}))(scope, receive, send))
+        await started.wait()
+        task.cancel()
+        await task
+        return sent
+
+    start, body = asyncio.run(run())
+    assert start["status"] == 503
+    assert "the server is stopping; ask again" in json.loads(body["body"])["error"]
 
 
 def test_evidence_is_worked_out_beside_the_event_loop(index, monkeypatch):

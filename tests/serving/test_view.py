@@ -53,6 +53,14 @@ def test_an_answer_within_a_filter_is_that_of_an_index_without_the_others(index)
         assert "blue" not in json.dumps(inside["passages"])
 
 
+def test_an_answer_has_only_the_metadata_that_the_operator_chose(index):
+    view = View(index, metadata=["level", "page"])
+    assert [one["metadata"] for one in view.passages(["red-1", "red-2"])["passages"]] == [{"level": 1}, {"level": 2}]
+    for told in (view.search(QUESTION, 2), view.explain(QUESTION, 2)):
+        assert all(set(one["metadata"]) == {"level"} for one in told["passages"])
+    assert all("metadata" not in one for one in ask(View(index))["passages"])
+
+
 def test_passages_by_id_do_not_tell_what_is_not_there_from_what_may_not_be_seen(index):
     view = View(index, only={"team": "red"})
     told = view.passages(["red-3", "blue-3", "nobody"])
@@ -123,6 +131,12 @@ def test_a_model_for_an_index_without_vectors_is_refused():
         View(GraphIndex.build([{"id": "a", "text": "Ada."}]), embed)
 
 
+def test_a_tenant_sees_all_passages_only_if_the_file_says_so(tmp_path):
+    path = tmp_path / "tenants.json"
+    path.write_text('{"staff": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": "all"}}')
+    assert read_tenants(path) == {"staff": ("aaaaaaaaaaaaaaaaaaaa", None)}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -130,7 +144,11 @@ def test_a_model_for_an_index_without_vectors_is_refused():
         ("{", "JSON"),
         ("[" * 100_000, "JSON"),
         ('{"a": {"token": "short", "filter": {"team": "red"}}}', "16 visible"),
-        ('{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {}}}', "at least one"),
+        (
+            '{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {}}}',
+            r"tenants.json: the filter of 'a' \(to.* write 'all'\) must map at least one",
+        ),
+        ('{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": null}}', "at least one"),
         ('{"a": {"token": "aaaaaaaaaaaaaaaaaaaa"}}', "a token and a filter"),
         (
             '{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {"t": 1}}, '

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from time import sleep
+from typing import Any, TextIO
 
 import typer
 
@@ -20,11 +25,14 @@ from phasegraph.apps.server.connections import Door, allow_descriptors, listenin
 from phasegraph.apps.server.following import FollowingView, Served
 from phasegraph.apps.server.turns import most_of_each_kind
 from phasegraph.apps.server.web import LOOPBACK, check_token, read_tenants, web_app
-from phasegraph.errors import PhasegraphWarning
+from phasegraph.errors import PhasegraphError, PhasegraphWarning, warn
 from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.graph.corpus.corpus import LOOKING
 from phasegraph.retrieval import PIPELINE
 from phasegraph.retrieval.plain_filters import Filter
 
+_log = logging.getLogger("phasegraph")
+_HOST = re.compile(r"[\w.-]+|\[[\da-fA-F:.]+\]", re.ASCII)
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -33,12 +41,14 @@ def run(
     transport: str,
     embedder: str | None,
     only: list[str] | None,
+    metadata: list[str] | None,
     tenants: Path | None,
     token_file: Path | None,
     host: str,
     port: int,
     allow_host: list[str] | None,
     log_level: str,
+    about: str,
     timeout: float,
     max_query_length: int,
     max_requests: int,
@@ -50,27 +60,50 @@ def run(
     host = host.removeprefix("[").removesuffix("]")
     local = host in ("127.0.0.1", "localhost", "::1")
     _check_access(transport, host, local, tenants, token_file, only)
+    for name in allow_host or ():
+        if not _HOST.fullmatch(name):  # it would match no request
+            raise typer.BadParameter(
+                f"--allow-host must be a host name without https:// and port, such as search.example.org; got {name!r}"
+            )
     _check_level(log_level)
-    names, filters = _clients(tenants, token_file, only)
-    made = partial(_served, folder, embedder, names, filters, timeout, max_query_length, log_level)
+    clients = partial(_clients, tenants, token_file, only)
+    tokens, filters = clients()
+    made = partial(_served, folder, embedder, filters, metadata or (), timeout, max_query_length, log_level)
     if transport == "stdio":
-        asyncio.run(mcp_server(next(iter(made().views.values()))).run_stdio_async())
+        messages: Any = _Messages(sys.stdout, sys.stderr)
+        with redirect_stdout(messages):
+            asyncio.run(mcp_server(next(iter(made().views.values())), about).run_stdio_async())
         return
     _configure_log(log_level)
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
     kinds = most_of_each_kind(max_requests)
     allow_descriptors(max_connections, 2 * sum(kinds.values()))  # each concurrent request has a pipe to another process
-    low = partial(made, announces=False) if len(names) > 1 else None  # requests of one client have equal priority
+    low = partial(made, announces=False) if len(filters) > 1 else None  # requests of one client have equal priority
     with answer_processes(made, max_requests, low, kinds["long"] + kinds["heavy"]) as views:
-        app = web_app(views, names=names, hosts=hosts, most=max_requests, each=max_requests_per_tenant)
+        app = web_app(views, tokens=tokens, hosts=hosts, most=max_requests, each=max_requests_per_tenant, about=about)
+        if path := tenants or token_file:
+            follow_tokens(path, clients, (tokens, filters), app.renew)
         run_http(app, host, port, Door(max_connections, max_connections_per_address))
+
+
+class _Messages:
+    """Standard output that only MCP messages reach: the SDK writes them to ``buffer``.
+
+    Printed texts, such as those of a model, go to `errors`, because they would damage the messages.
+    """
+
+    def __init__(self, output: TextIO, errors: TextIO) -> None:
+        self.buffer, self._errors = output.buffer, errors
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._errors, name)
 
 
 def _served(
     folder: Path,
     embedder: str | None,
-    names: Mapping[str, str],
     filters: Mapping[str, Filter | None],
+    metadata: Sequence[str],
     timeout: float,
     max_query_length: int,
     log_level: str,
@@ -78,7 +111,7 @@ def _served(
 ) -> Served:
     """Open the folder, print the number of passages of each client, and follow the changes of the folder.
 
-    `names` and `filters` are the names and filters of the clients by token. If `announces` is false, another process
+    `filters` are the filters of the clients by name. If `announces` is false, another process
     prints the numbers and logs the warnings about the folder. The other parameters are options of the command.
     """
     _configure_log(log_level if announces else "error")
@@ -90,11 +123,14 @@ def _served(
         pipeline=FusionPipeline.load(saved) if saved.is_file() else None,
         timeout=timeout,
         max_query_length=max_query_length,
+        metadata=metadata,
     )
     _configure_log(log_level)
     if announces:
-        for token, view in served.views.items():
-            _say_how_many(names[token], view, served)
+        for name, view in served.views.items():
+            _say_how_many(name, view, served)
+        for key in served.unknown_metadata():
+            typer.echo(f"warning: --metadata {key}: no passage has this metadata", err=True)
         if unused := served.unused_vectors():
             typer.echo(f"warning: {unused}", err=True)
     served.follow(warns=announces)
@@ -144,12 +180,61 @@ def _configure_log(level: str) -> None:
 def _clients(
     tenants: Path | None, token_file: Path | None, only: list[str] | None
 ) -> tuple[dict[str, str], dict[str, Filter | None]]:
-    """Return the name and the filter of each client, by token; without tenants, there is a single client, ``all``."""
+    """Return the client of each token, and the filter of each client; without tenants, the only client is ``all``."""
     if tenants is not None:
         read = read_tenants(tenants)
-        return {token: name for name, (token, _) in read.items()}, {token: its for token, its in read.values()}
-    token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8").strip())
-    return {token: "all"}, {token: only_with(only, "--filter") if only else None}
+        return {token: name for name, (token, _) in read.items()}, {name: its for name, (_, its) in read.items()}
+    token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8-sig").strip())
+    return {token: "all"}, {"all": only_with(only, "--filter") if only else None}
+
+
+_Clients = tuple[Mapping[str, str], Mapping[str, Filter | None]]
+"""The client of each token, and the filter of each client."""
+
+
+def follow_tokens(
+    path: Path,
+    read: Callable[[], _Clients],
+    started: _Clients,
+    renew: Callable[[Mapping[str, str]], None],
+    seconds: float = LOOKING,
+) -> None:
+    """Call `renew` with the client of each token if the file `path` changes; watch the file in a background thread.
+
+    `read` reads the clients from the file; `started` are the clients at the start of the server. A new client, or a
+    client with another filter, needs a restart, because each client has its own part of the index.
+    """
+    served = started[1]
+
+    def following(seen: tuple[int, ...], known: _Clients) -> None:
+        while True:
+            sleep(seconds)
+            if (now := _state(path)) == seen:
+                continue
+            seen = now
+            try:
+                found = read()
+            except (PhasegraphError, OSError, UnicodeDecodeError) as error:
+                warn(f"{path.name} changed but cannot be read; the old tokens stay: {error}", cause=error)
+                continue
+            if found == known:
+                continue
+            known, (tokens, filters) = found, found
+            renew({token: client for token, client in tokens.items() if client in served})
+            _log.info("%s changed: its tokens are in force", path.name)
+            others = [client for client, its in filters.items() if client not in served or its != served[client]]
+            if others:
+                warn(f"{path.name}: restart the server for the new tenants and filters: {', '.join(others)}")
+
+    Thread(target=following, args=((), started), name="phasegraph-tokens", daemon=True).start()
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Return numbers that change whenever the file changes; none if there is no file."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+    return ()
 
 
 def _say_how_many(name: str, view: FollowingView, served: Served) -> None:

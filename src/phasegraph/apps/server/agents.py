@@ -14,29 +14,37 @@ from phasegraph.apps.server.view import UNLIKELY
 from phasegraph.errors import InvalidInputError, StoreError, needed
 
 INSTRUCTIONS = (
-    "Passages of a fixed collection. search finds the best passages for a question; explain also gives the reasons; "
-    "passages returns passages by id. "
+    "search finds the best passages of a collection for a question; explain also gives the reasons; passages returns "
+    "passages by id. "
 )
 BY_VECTORS = (
     "The confidence, in [0, 1], estimates whether the collection contains an answer: "
-    f"below {UNLIKELY}, say that the answer is unknown instead of guessing."
+    f"below {UNLIKELY}, say that the answer is unknown instead of guessing. But if degraded is true, a part of the "
+    "search failed, and the confidence may be too low: read the passages, and say that some may be missing."
 )
 BY_WORDS = (
     "The confidence, in [0, 1], only ranks questions by the words that their passages contain. It can be near 0 for a "
     "right answer. Read the passages to decide whether they contain the answer; do not refuse because the confidence "
     "is low."
 )
-"""The further instructions for a search with and without vectors."""
+"""The further instructions for a search with and without vectors; also in the description of the tool search, because
+many programs do not pass the instructions on to the model."""
 _DEEPEST, _LONGEST_ID = 50, 100
+_LONGEST_REFUSED = 32 * 1024
+"""Bytes of a request whose id a refusal repeats; reading longer requests would cost a flooded server too much time."""
+_BUSY = -32000
+"""The code of JSON-RPC for an error of the server."""
 NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
 
-def mcp_server(view: Answers) -> Any:
+def mcp_server(view: Answers, about: str = "") -> Any:
     """Create an MCP server of the official SDK (version 1 or 2) with the tools search, explain and passages.
 
-    `view` answers the calls of the tools.
+    `view` answers the calls of the tools. `about` says what the passages are about; each description repeats it, so
+    that an agent can choose between several servers.
     """
     from mcp import types
+    from pydantic import ValidationError
 
     server, errors = _sdk()
 
@@ -73,18 +81,27 @@ def mcp_server(view: Answers) -> Any:
             refused = unknown_fields(arguments, FIELDS.get(name, arguments))
             if refused:
                 raise errors(refused)
-            found = await super().call_tool(name, arguments, *more, **options)
+            try:
+                found = await super().call_tool(name, arguments, *more, **options)
+            except errors as error:
+                if isinstance(error.__cause__, ValidationError):
+                    await told(name, **arguments)  # refuses the same arguments in fewer and plainer words
+                raise
             if not isinstance(found, tuple):
                 return found
             # Version 1 of the SDK would check each answer by a schema that allows every object, on the event loop.
             return types.CallToolResult(content=list(found[0]), structuredContent=found[1])
 
-    said = INSTRUCTIONS + (BY_VECTORS if view.has_vectors else BY_WORDS)
+    subject = f" The collection: {about.strip().removesuffix('.')}." if about.strip() else ""
+    confidence = BY_VECTORS if view.has_vectors else BY_WORDS
+    said = INSTRUCTIONS + confidence + subject
     made = Strict("phasegraph", instructions=said, log_level="WARNING")  # the SDK logs requests
     if hasattr(made, "_mcp_server"):  # without a version, version 1 of the SDK reads its own from a file, per request
         made._mcp_server.version = version("phasegraph")
+    reads = types.ToolAnnotations(readOnlyHint=True, openWorldHint=False)  # or else programs may ask before each call
     for tool in (search, explain, passages):
-        made.add_tool(tool)
+        description = f"{tool.__doc__}{subject}" + f" {confidence}" * (tool is search)
+        made.add_tool(tool, description=description, annotations=reads)
     return made
 
 
@@ -130,14 +147,44 @@ def _refused_message(body: bytes) -> dict[str, Any] | None:
         return error(-32700, "the body must be JSON")
     if not isinstance(message, dict) or deeper(message, _DEEPEST):
         return error(-32600, f"the body must be a JSON object, with objects at most {_DEEPEST} levels deep")
-    name = message.get("id")
-    of = name if isinstance(name, str | int) and len(str(name)) <= _LONGEST_ID else None
+    of = _id_of(message)
     try:
         for one in _shapes("id" in message, "method" in message):
             one.validate_python(message)
     except ValidationError:
         return error(-32602, "the body is not an MCP message, or its parameters are invalid", of)
     return None
+
+
+def _id_of(message: Mapping[str, Any]) -> str | int | None:
+    """Return the id of an MCP message; None if it has no id, or an unusual id."""
+    name = message.get("id")
+    return name if isinstance(name, str | int) and len(str(name)) <= _LONGEST_ID else None
+
+
+def busy_answer(body: bytes, said: str) -> tuple[int, dict[str, Any] | None] | None:
+    """Return the HTTP status and the answer `said` to the MCP message in `body`, for which the server is too busy.
+
+    Clients of the SDK end the session, and lose the text, if the status is an error. But they pass an error of a tool
+    on to the model, which can try again. The server needs no notifications, so it accepts them. Return None if `body`
+    is no usual message.
+    """
+    try:
+        message = json.loads(body) if len(body) <= _LONGEST_REFUSED else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict):
+        return None
+    of, method = _id_of(message), message.get("method")
+    if of is None:
+        return (202, None) if "id" not in message and isinstance(method, str) else None
+    if method == "tools/call":
+        return 200, {
+            "jsonrpc": "2.0",
+            "id": of,
+            "result": {"content": [{"type": "text", "text": said}], "isError": True},
+        }
+    return 200, {"jsonrpc": "2.0", "id": of, "error": {"code": _BUSY, "message": said}}
 
 
 @lru_cache(maxsize=4)
@@ -167,14 +214,14 @@ def _sdk() -> tuple[Any, Any]:
     return FastMCP, ToolError
 
 
-def streamable_app(view: Answers) -> Any:
+def streamable_app(view: Answers, about: str = "") -> Any:
     """Create the ASGI application that serves MCP over stateless streamable HTTP at ``/mcp``.
 
-    The caller checks hosts and tokens.
+    The caller checks hosts and tokens. `about` is as in :func:`mcp_server`.
     """
     from mcp.server.transport_security import TransportSecuritySettings
 
-    server = mcp_server(view)
+    server = mcp_server(view, about)
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=False
     )  # phasegraph.apps.server.web checks hosts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,9 @@ class Served:
         The embedding function, as in :class:`View`.
     filters : mapping of str to filter or None
         The filter on the metadata of the passages that each caller may see, by caller; None shows all passages.
-    pipeline, timeout, max_query_length
-        The pipeline, the time limit and the maximum length of a query, as in :class:`View`.
+    pipeline, timeout, max_query_length, metadata
+        The pipeline, the time limit, the maximum length of a query, and the keys of the shown metadata, as in
+        :class:`View`.
 
     Raises
     ------
@@ -65,12 +66,14 @@ class Served:
         pipeline: FusionPipeline | None = None,
         timeout: float | None = CALL_TIMEOUT,
         max_query_length: int = LONGEST_QUERY,
+        metadata: Sequence[str] = (),
     ) -> None:
         self._name, self._embed, self._filters = folder.name, embed, dict(filters)
         self._options: dict[str, Any] = {
             "pipeline": pipeline,
             "timeout": timeout,
             "max_query_length": max_query_length,
+            "metadata": metadata,
         }
         self._index = FollowedIndex(folder, embed)
         self._passing = PassingIds([one for one in self._filters.values() if one is not None])
@@ -84,6 +87,17 @@ class Served:
             return ""
         of = "" if made_by is None else f" of {made_by.name}"
         return f"{self._name!r} has vectors{of}; without --embedder, only words and the graph are searched"
+
+    def unknown_metadata(self) -> list[str]:
+        """Return the keys of the shown metadata that no passage has."""
+        index, missing = self._index.index, dict.fromkeys(self._options["metadata"])
+        if missing and isinstance(index, GraphIndex):
+            for record in index.records.values():
+                for key in missing.keys() & record.metadata.keys():
+                    del missing[key]
+                if not missing:
+                    break
+        return list(missing)
 
     def __len__(self) -> int:
         index = self._index.index

@@ -48,7 +48,7 @@ def answer_json(view: Any, method: str, body: bytes) -> str:
     if not isinstance(asked, dict):
         raise InvalidTypeError(f"the body of the request must be a JSON object; got {type(asked).__name__}")
     if _NEEDED[method] not in asked:
-        raise InvalidInputError(f"the field {_NEEDED[method]!r} is missing: add it to the body of the request")
+        raise InvalidInputError(f"the field {_NEEDED[method]!r} is missing: add it to the request")
     if refused := unknown_fields(asked, FIELDS[method]):
         raise InvalidInputError(refused)
     try:

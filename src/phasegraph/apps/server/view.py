@@ -72,7 +72,8 @@ class View:
     search uses only names and words. `only` is the metadata that a passage must have (:func:`check_filter`); None shows
     all passages. `ids` are the ids of the passages that match `only`, if already known. `pipeline` fuses the sources;
     None means the default pipeline. `timeout` is the time limit of an answer in seconds. `max_query_length` is the
-    maximum number of characters of a query, because a long query costs much processor time.
+    maximum number of characters of a query, because a long query costs much processor time. `metadata` are the keys of
+    the metadata that the answers contain.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class View:
         pipeline: FusionPipeline | None = None,
         timeout: float | None = CALL_TIMEOUT,
         max_query_length: int = LONGEST_QUERY,
+        metadata: Sequence[str] = (),
     ) -> None:
         if embed is not None and index.graph.view.embeddings is None:
             raise InvalidInputError(
@@ -109,6 +111,7 @@ class View:
         self._gatherer = Gatherer(settings, timeout=timeout, max_query_length=max_query_length)
         self._timeout, self._longest = timeout, max_query_length
         self._pipeline = pipeline or FusionPipeline()
+        self._metadata = metadata
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -121,9 +124,10 @@ class View:
     def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Find the best k passages (1 to 100) for a query of at most `max_query_length` characters.
 
-        The result has ``passages`` (id, title, text, score in [0, 1]) and ``warnings``. ``degraded`` is True if a
-        source failed, was skipped, or searched only in part; ``warnings`` then names the source. ``confidence``, in
-        [0, 1], estimates whether the passages contain an answer. ``reason`` says why there are no passages.
+        The result has ``passages`` (id, title, text, chosen metadata, score in [0, 1]) and ``warnings``. ``degraded``
+        is True if a source failed, was skipped, or searched only in part; ``warnings`` then names the source.
+        ``confidence``, in [0, 1], estimates whether the passages contain an answer. ``reason`` says why there are no
+        passages.
         """
         result = self._ask(query, k)
         return self._told(result, [self._passage(name) for name in result.ids])
@@ -191,7 +195,10 @@ class View:
 
     def _passage(self, name: str) -> dict[str, Any]:
         record = self._records[name]
-        return {"id": name, "title": record.title, "text": record.text}
+        told: dict[str, Any] = {"id": name, "title": record.title, "text": record.text}
+        if self._metadata:
+            told["metadata"] = plain({key: record.metadata[key] for key in self._metadata if key in record.metadata})
+        return told
 
     def _told(self, result: Result, passages: list[dict[str, Any]]) -> dict[str, Any]:
         failed = [

@@ -8,7 +8,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from itertools import combinations
@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from phasegraph._support.text import legible
-from phasegraph.apps.server.agents import NEEDED, SoundMessages, streamable_app
+from phasegraph.apps.server.agents import NEEDED, SoundMessages, busy_answer, streamable_app
 from phasegraph.apps.server.connections import IDLE
 from phasegraph.apps.server.json_answers import FIELDS, Answers, aside
 from phasegraph.apps.server.turns import BusyError, Turns
@@ -36,22 +36,24 @@ LINE, LINE_OF_SEVERAL = 64, 16
 REFUSAL = 1.0
 """Delay, in seconds, before a request with an invalid token or a full queue is refused; the delay limits retries."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-OPEN = "/health"
-"""The only path that needs no token; it reports that the server runs, and reveals nothing about the passages."""
+ALL = "all"
+"""The filter of a tenant who may see all passages."""
+OPEN, AGENTS = "/health", "/mcp"
+"""The only path that needs no token, which reveals nothing about the passages; the path of MCP."""
 _log = logging.getLogger("phasegraph")
 
-CALLER = "phasegraph.caller"
-"""Key of an ASGI scope: identity of the application that belongs to the request's token."""
+CALLER, STATUS = "phasegraph.caller", "phasegraph.status"
+"""Keys of an ASGI scope: identity of the application that belongs to the request's token; status for the log."""
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 
-def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
+def read_tenants(path: Path) -> dict[str, tuple[str, Filter | None]]:
     """Read the token and the filter of each tenant from a JSON file.
 
-    Its form is ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. Raise InvalidInputError if the file has
-    another form, a token is short or repeated, or a filter is empty.
+    Its form is ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. The filter ``"all"`` shows all passages.
+    Raise InvalidInputError if the file has another form, a token is short or repeated, or a filter is empty.
     """
     try:
         state = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=partial(_once, path))
@@ -63,11 +65,13 @@ def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
         raise InvalidInputError(
             f'{path}: the file must have the form {{"name": {{"token": "...", "filter": {{...}}}}, ...}}'
         )
-    tenants: dict[str, tuple[str, Filter]] = {}
+    tenants: dict[str, tuple[str, Filter | None]] = {}
     for name, one in state.items():
         if not isinstance(one, dict) or set(one) != {"token", "filter"}:
             raise InvalidInputError(f"{path}: {name!r} must have a token and a filter, and nothing else")
-        tenants[name] = (check_token(f"{path}: the token of {name!r}", one["token"]), check_filter(name, one["filter"]))
+        token = check_token(f"{path}: the token of {name!r}", one["token"])
+        only, of = one["filter"], f"{path}: the filter of {name!r} (to show all passages, write {ALL!r})"
+        tenants[name] = (token, None if only == ALL else check_filter(of, only))
     if len({token for token, _ in tenants.values()}) < len(tenants):
         raise InvalidInputError(
             f"{path}: the tenants "
@@ -105,9 +109,12 @@ class Gate:
     Parameters
     ----------
     apps : mapping
-        Applications by token. A server without tokens has only the key "".
+        Applications by caller.
+    tokens : mapping of str to str, optional
+        The caller of each token. Default: the callers are tokens. A server without tokens has only the token "".
     hosts : collection of str or None
         Allowed names in the Host header, without the port; None allows any name. The check prevents DNS rebinding.
+        ``/health`` answers under any name.
     most : int
         Maximum number of concurrent requests of normal priority; :class:`Turns` describes the others.
     each : int, optional
@@ -128,6 +135,7 @@ class Gate:
         self,
         apps: Mapping[str, Any],
         *,
+        tokens: Mapping[str, str] | None = None,
         hosts: Collection[str] | None = None,
         most: int = MOST_REQUESTS,
         each: int | None = None,
@@ -135,24 +143,31 @@ class Gate:
         slowest: float = SLOWEST_BODY,
         refusal: float = REFUSAL,
     ) -> None:
-        if "" in apps and len(apps) > 1:
+        tokens = {caller: caller for caller in apps} if tokens is None else tokens
+        if "" in tokens and len(apps) > 1:
             raise InvalidInputError("either every tenant or no tenant must have a token; got a tenant without a token")
-        self._apps = {sha256(token.encode()).digest(): app for token, app in apps.items()}
-        self._open = apps.get("")
+        self._every = dict(apps)
+        self._open = apps[tokens[""]] if "" in tokens else None
+        self.renew(tokens)
         self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
         share = most if len(apps) == 1 else max(1, most // 4)
         line = LINE if len(apps) == 1 else LINE_OF_SEVERAL
         self._turns = Turns(most, each=share if each is None else each, queue=line if queue is None else queue)
         self._slowest, self._refusal = slowest, refusal
 
+    def renew(self, tokens: Mapping[str, str]) -> None:
+        """Replace the tokens by `tokens`, the caller of each token; old tokens are refused from the next request on."""
+        self._apps = {sha256(token.encode()).digest(): self._every[caller] for token, caller in tokens.items()}
+
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Check a request, then answer it or refuse it."""
+        """Check a request, then answer it or refuse it; a slash at the end of the path has no effect."""
         if scope["type"] != "http":
             return
+        scope["path"] = scope["path"].rstrip("/") or "/"  # a redirect would lose a proxy's prefix and its https
         names = Counter(name.lower() for name, _ in scope["headers"])
         headers = {name.lower(): value for name, value in scope["headers"]}
         twice = next((name for name in _SINGLE if names[name.lower().encode()] > 1), "")
-        refused = (400, f"a request must have one {twice} header") if twice else self._refused_at_the_door(headers)
+        refused = (400, f"a request must have one {twice} header") if twice else self._refused_early(headers, scope)
         if refused is None and scope["path"] == OPEN:
             await _say(send, 200, {"status": "ok"})
             return
@@ -181,18 +196,26 @@ class Gate:
         except BusyError as error:
             await self._put_off(scope)
             after = str(error.retry_after)
-            await _say(send, 429, f"{error}; try again in {after} s", [(b"retry-after", after.encode())])
+            said = f"{error}; try again in {after} s"
+            scope[STATUS] = 429
+            status, told = (scope["path"] == AGENTS and busy_answer(body, said)) or (429, said)
+            await _say(send, status, told, [(b"retry-after", after.encode())])
+        except asyncio.CancelledError:
+            scope[STATUS] = 503
+            with suppress(RuntimeError):  # the answer has begun
+                await _say(send, 503, "the server is stopping; ask again", [(b"retry-after", b"1")])
+            raise
 
     async def _put_off(self, scope: Any) -> None:
         """Wait before a refusal; meanwhile, the server may close this connection to accept a new connection."""
         scope[IDLE] = True
         await asyncio.sleep(self._refusal)
 
-    def _refused_at_the_door(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+    def _refused_early(self, headers: Mapping[bytes, bytes], scope: Any) -> tuple[int, str] | None:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        if self._hosts is not None and name not in self._hosts:
-            return 421, "this host name is not allowed: allow it with --allow-host NAME"
+        if self._hosts is not None and name not in self._hosts and scope["path"] != OPEN:  # probes name an address
+            return 421, f"the host name {name[:100]!r} is not allowed: allow it with --allow-host NAME"
         if self._open is not None and b"origin" in headers:
             return 403, "requests from web pages need a server with tokens"
         length = headers.get(b"content-length", b"0")
@@ -244,9 +267,9 @@ _MORE = {401: [(b"www-authenticate", b"Bearer"), (b"connection", b"close")]}
 
 
 async def _say(
-    send: Send, status: int, said: str | Mapping[str, Any], more: Collection[tuple[bytes, bytes]] = ()
+    send: Send, status: int, said: str | Mapping[str, Any] | None, more: Collection[tuple[bytes, bytes]] = ()
 ) -> None:
-    body = json.dumps({"error": said} if isinstance(said, str) else said).encode()
+    body = b"" if said is None else json.dumps({"error": said} if isinstance(said, str) else said).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [*_MORE.get(status, ()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -256,16 +279,17 @@ async def _say(
 def web_app(
     views: Mapping[str, Answers],
     *,
-    names: Mapping[str, str] | None = None,
+    tokens: Mapping[str, str] | None = None,
     hosts: Collection[str] | None = LOOPBACK,
     most: int = MOST_REQUESTS,
     each: int | None = None,
+    about: str = "",
 ) -> Any:
     """Create the ASGI application of a server.
 
-    `views` maps the token of each caller to its view; without tokens, the only key is "". `names` maps the token of
-    each caller to a name for the log. If the logger ``phasegraph`` has the level INFO or lower now, the application
-    logs each request. :class:`Gate` describes the other parameters.
+    `views` maps each caller to its view. If the logger ``phasegraph`` has the level INFO or lower now, the application
+    logs each request. `about` says what the passages are about. :class:`Gate` describes the other parameters, and the
+    method ``renew`` of the application.
 
     The application answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``),
     ``GET /health``, and MCP at ``/mcp``.
@@ -275,7 +299,7 @@ def web_app(
         from starlette.exceptions import HTTPException
         from starlette.responses import JSONResponse
         from starlette.routing import Route
-    agents = {token: streamable_app(view) for token, view in views.items()}
+    agents = {caller: streamable_app(view, about) for caller, view in views.items()}
 
     @asynccontextmanager
     async def running(_: object) -> AsyncIterator[None]:
@@ -290,18 +314,21 @@ def web_app(
 
     # Accept POST only: an agent's GET would stay open for messages that never come, and use up a slot.
     apps = {
-        token: Starlette(
-            routes=[*_routes(views[token]), Route("/mcp", SoundMessages(agents[token]), methods=["POST"])],
+        caller: Starlette(
+            routes=[*_routes(views[caller]), Route(AGENTS, SoundMessages(agents[caller]), methods=["POST"])],
             exception_handlers={HTTPException: not_here},
         )
-        for token in views
+        for caller in views
     }
-    gate: Any = Gate(apps, hosts=hosts, most=most, each=each)
+    door = Gate(apps, tokens=tokens, hosts=hosts, most=most, each=each)
+    gate: Any = door
     if _log.isEnabledFor(logging.INFO):
-        gate = _logged(gate, {id(apps[token]): name for token, name in (names or {}).items()})
+        gate = _logged(gate, {id(app): "-" if tokens is None else caller for caller, app in apps.items()})
 
     class Site(Starlette):
         """An application that passes requests directly to the gate, so that refusing a request takes little time."""
+
+        renew = door.renew
 
         async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
             await (gate if scope["type"] == "http" else super().__call__)(scope, receive, send)
@@ -327,7 +354,7 @@ def _logged(app: Any, names: Mapping[int, str]) -> Any:
             await app(scope, receive, watched)
         finally:
             caller, path = names.get(scope.get(CALLER, 0), "-"), legible(scope["path"])[:100]
-            _log.info("%s %s %d %.0f ms", caller, path, status, 1000 * (perf_counter() - began))
+            _log.info("%s %s %d %.0f ms", caller, path, scope.get(STATUS, status), 1000 * (perf_counter() - began))
 
     return logged
 
@@ -343,6 +370,9 @@ def _endpoint(view: Answers, method: str) -> Any:
     from starlette.responses import JSONResponse, Response
 
     async def answered(request: Request) -> Response:
+        if request.query_params:
+            names = ", ".join(map(repr, request.query_params))[:80]
+            return JSONResponse({"error": f"{names}: not read from the address; put all fields into the body"}, 400)
         try:  # in a worker thread: the event loop has other requests
             return Response(
                 await aside(partial(view.answer, method, await request.body())), media_type="application/json"

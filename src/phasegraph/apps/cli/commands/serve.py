@@ -26,6 +26,13 @@ def serve(
         list[str] | None,
         typer.Option("--filter", metavar="KEY=VALUE", help="Serve only passages with this metadata (repeatable)."),
     ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help="Return this metadata of each passage, such as source, for citations (repeatable).",
+        ),
+    ] = None,
     tenants: Annotated[
         Path | None,
         file_option(
@@ -55,6 +62,14 @@ def serve(
     log_level: Annotated[
         str, typer.Option(help="Lowest level of the log on standard error: debug, info, warning or error.")
     ] = "warning",
+    about: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="What the passages are about; agents read it in the descriptions of the tools, and so choose between "
+            "several servers.",
+        ),
+    ] = "",
     timeout: Annotated[float, typer.Option(min=0.01, help="Time limit per answer, in seconds.")] = 10.0,
     max_query_length: Annotated[
         int, typer.Option(min=1, help="Maximum number of characters of a query; longer queries are refused.")
@@ -91,6 +106,6 @@ def serve(
                 raise typer.BadParameter(f"{option} needs --transport http: stdio listens on no port")
         typer.echo("stdio: MCP on standard input and output; --transport http listens on a port", err=True)
     run(
-        folder, transport, embedder, only, tenants, token_file, host, port, allow_host, log_level, timeout,
-        max_query_length, max_requests, max_requests_per_tenant, max_connections, max_connections_per_address,
+        folder, transport, embedder, only, metadata, tenants, token_file, host, port, allow_host, log_level, about,
+        timeout, max_query_length, max_requests, max_requests_per_tenant, max_connections, max_connections_per_address,
     )  # fmt: skip
