@@ -1,0 +1,76 @@
+"""PostgreSQL behind both frameworks: filters in SQL, all rows, and rows that SQL changes."""
+
+import uuid
+
+import pytest
+from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.vector_stores.postgres import PGVectorStore
+from matrix_slice import LlamaIndexVectors
+from sqlalchemy import create_engine, text
+
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+
+OWNERS = ["O'Brien", "at :noon", r"C:\x", "7", "acme", "100% x", "100 x"]
+FILTERS = [
+    ("==", "O'Brien", 1), ("==", "x' OR '1'='1", 0), ("==", "at :noon", 1), ("==", r"C:\x", 1), ("==", "7", 1),
+    ("!=", "7", 6), ("in", ["O'Brien", "7"], 2), ("nin", ["at :noon"], 6), ("text_match", "100%", 1),
+    ("text_match", r":\x", 1),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sql(servers):
+    """A function that runs SQL, and returns the rows if there are any."""
+    engine = create_engine(f"postgresql+psycopg{servers.postgres}")
+
+    def run(query, **values):
+        with engine.begin() as connection:
+            found = connection.execute(text(query), values)
+            return [tuple(row) for row in found] if found.returns_rows else []
+
+    yield run
+    engine.dispose()
+
+
+@pytest.fixture
+def index(data, servers):
+    """An index over PostgreSQL; each node has another owner."""
+    store = PGVectorStore(
+        connection_string=f"postgresql+psycopg2{servers.postgres}",
+        async_connection_string=f"postgresql+asyncpg{servers.postgres}",
+        table_name=f"m{uuid.uuid4().hex}",
+        embed_dim=data.vectors.shape[1],
+    )
+    nodes = data.nodes()[: len(OWNERS)]
+    for node, owner in zip(nodes, OWNERS, strict=True):
+        node.metadata["owner"] = owner
+    storage = StorageContext.from_defaults(vector_store=store)
+    return VectorStoreIndex(nodes, storage_context=storage, embed_model=LlamaIndexVectors())
+
+
+def owned(value, operator="=="):
+    """Filters on the key "owner"."""
+    return MetadataFilters(filters=[MetadataFilter(key="owner", value=value, operator=FilterOperator(operator))])
+
+
+def test_an_index_over_postgres_becomes_a_retriever(index, data):
+    retriever = CalibratedFusionRetriever.from_index(index, similarity_top_k=3)
+    assert len(retriever.ids()) == len(OWNERS)
+    assert len(retriever.retrieve(data.questions[0])) == 3
+
+
+def test_the_value_of_a_filter_does_not_become_sql(index, sql, data):
+    sql("CREATE TABLE victim (x int)")
+    attack = owned("x'; DROP TABLE victim; COMMIT; SELECT 1 WHERE '1'='1")
+    assert not CalibratedFusionRetriever(vector=index).within(attack).retrieve(data.questions[0])
+    assert sql("SELECT CAST(to_regclass('victim') AS text)") == [("victim",)]
+
+
+@pytest.mark.parametrize(("operator", "value", "count"), FILTERS)
+def test_a_filter_on_postgres_finds_what_it_names(index, data, operator, value, count):
+    (report,) = (
+        CalibratedFusionRetriever(vector=index).within(owned(value, operator)).explain(data.questions[0]).reports
+    )
+    assert (report.status, report.hits, report.dropped) == ("ok" if count else "empty", count, 0)
+    assert "match the filter" not in str(report.notes)
