@@ -39,9 +39,9 @@ def in_sql(filters: MetadataFilters) -> MetadataFilters:
     comparison to numbers if the value is a text of digits, which fails if another passage has other text under the key.
     A test for equality with a text therefore becomes a test with a list of one text.
 
-    >>> one = MetadataFilter(key="team", value="O'Brien: red")
+    >>> one = MetadataFilter(key="team", value="O'Brien")
     >>> print(in_sql(MetadataFilters(filters=[one])).filters[0].value)
-    ["O''Brien\\\\: red"]
+    ["O''Brien"]
     """
     parts = [in_sql(one) if isinstance(one, MetadataFilters) else _one_in_sql(one) for one in filters.filters]
     return MetadataFilters(filters=parts, condition=filters.condition)
@@ -55,13 +55,10 @@ def _one_in_sql(one: MetadataFilter) -> MetadataFilter:
             value = re.sub(r"([\\%_])", r"\\\1", value)  # LIKE reads these characters as a pattern
         elif operator == FilterOperator.CONTAINS:
             value = json.dumps(value)[1:-1]  # the store puts the value between double quotes of JSON
-    several = [value] if operator in _LISTS and isinstance(value, str) else value
-    quoted = [_quoted(each) for each in several] if isinstance(several, list) else _quoted(several)
-    return MetadataFilter(
-        key=_quoted(one.key),
-        value=quoted,
-        operator=_LISTS.get(operator, operator) if several is not value else operator,
-    )
+        elif operator in _LISTS:
+            value, operator = [value], _LISTS[operator]
+    quoted = list(map(_quoted, value)) if isinstance(value, list) else _quoted(value)
+    return MetadataFilter(key=_quoted(one.key), value=quoted, operator=operator)
 
 
 def _quoted(value: Any) -> Any:
