@@ -3,13 +3,17 @@
 import uuid
 
 import pytest
+from langchain_postgres import PGEngine, PGVectorStore
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
-from llama_index.vector_stores.postgres import PGVectorStore
-from matrix_slice import LlamaIndexVectors
+from llama_index.vector_stores.postgres import PGVectorStore as LlamaIndexPostgres
+from matrix_slice import LangChainVectors, LlamaIndexVectors
 from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import create_async_engine
 
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+from phasegraph import PhasegraphWarning
 
 OWNERS = ["O'Brien", "at :noon", r"C:\x", "7", "acme", "100% x", "100 x"]
 FILTERS = [
@@ -36,7 +40,7 @@ def sql(servers):
 @pytest.fixture
 def index(data, servers):
     """An index over PostgreSQL; each node has another owner."""
-    store = PGVectorStore(
+    store = LlamaIndexPostgres(
         connection_string=f"postgresql+psycopg2{servers.postgres}",
         async_connection_string=f"postgresql+asyncpg{servers.postgres}",
         table_name=f"m{uuid.uuid4().hex}",
@@ -74,3 +78,21 @@ def test_a_filter_on_postgres_finds_what_it_names(index, data, operator, value, 
     )
     assert (report.status, report.hits, report.dropped) == ("ok" if count else "empty", count, 0)
     assert "match the filter" not in str(report.notes)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_a_store_for_asynchronous_calls_only_also_shows_what_was_deleted(servers, sql, data, driver):
+    pool = create_async_engine(f"postgresql+{driver}{servers.postgres}")
+    engine, name = PGEngine.from_engine(pool), f"m{uuid.uuid4().hex}"
+    await engine.ainit_vectorstore_table(name, data.vectors.shape[1])
+    store = await PGVectorStore.create(engine, LangChainVectors(data), name)
+    documents = data.documents()
+    await store.aadd_documents(documents, ids=data.ids)
+    graph = EntityGraphRetriever.from_documents(documents, LangChainVectors(data))
+    retriever = PhaseGraphRetriever(vector=store, graph=graph, k=5)
+    first = (await retriever.ainvoke(data.questions[0]))[0].id
+    sql(f"DELETE FROM {name} WHERE langchain_id = CAST(:one AS uuid)", one=first)
+    with pytest.warns(PhasegraphWarning, match="hits dropped: their passages are not in the store"):
+        found = await retriever.ainvoke(data.questions[0])
+    assert first not in [one.id for one in found]
+    await pool.dispose()

@@ -78,7 +78,7 @@ from phasegraph.sources.protocol import (
 )
 from phasegraph.sources.settings import CALL_TIMEOUT
 from phasegraph.sources.source_task import asearch_of, search_of
-from phasegraph.sources.workers import in_thread, turn
+from phasegraph.sources.workers import await_on, caller_loop, in_thread, turn
 
 __all__ = [
     "CALL_TIMEOUT",
@@ -135,7 +135,9 @@ __all__ = [
     "as_ranking",
     "as_specs",
     "asearch_of",
+    "await_on",
     "build_corpus",
+    "caller_loop",
     "chat_router",
     "check_count",
     "check_query",
