@@ -3,7 +3,8 @@
 import uuid
 
 import pytest
-from langchain_postgres import PGEngine, PGVectorStore
+from langchain_postgres import Column, PGEngine, PGVectorStore
+from langchain_postgres.v2.hybrid_search_config import HybridSearchConfig
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.vector_stores.postgres import PGVectorStore as LlamaIndexPostgres
@@ -53,6 +54,22 @@ def index(data, servers):
     return VectorStoreIndex(nodes, storage_context=storage, embed_model=LlamaIndexVectors())
 
 
+@pytest.fixture
+def table(data, servers):
+    """A function that creates a PGVectorStore with the passages, and a metadata column for the tenant."""
+    engine = PGEngine.from_connection_string(f"postgresql+psycopg{servers.postgres}")
+
+    def made(**more):
+        name = f"m{uuid.uuid4().hex}"
+        columns = [Column("tenant", "TEXT")]
+        engine.init_vectorstore_table(name, data.vectors.shape[1], metadata_columns=columns)
+        store = PGVectorStore.create_sync(engine, LangChainVectors(data), name, metadata_columns=["tenant"], **more)
+        store.add_documents(data.documents(), ids=data.ids)
+        return store
+
+    return made
+
+
 def owned(value, operator="=="):
     """Filters on the key "owner"."""
     return MetadataFilters(filters=[MetadataFilter(key="owner", value=value, operator=FilterOperator(operator))])
@@ -96,3 +113,34 @@ async def test_a_store_for_asynchronous_calls_only_also_shows_what_was_deleted(s
         found = await retriever.ainvoke(data.questions[0])
     assert first not in [one.id for one in found]
     await pool.dispose()
+
+
+def test_a_table_of_postgres_becomes_a_retriever_that_can_change(table, data):
+    retriever = PhaseGraphRetriever.from_vectorstore(table(), k=3)
+    assert sorted(retriever.ids()) == sorted(data.ids)
+    assert {one.metadata["tenant"] for one in retriever.invoke(data.questions[0], filter={"tenant": "red"})} == {"red"}
+    (first,) = retriever.ids(where={"tenant": "red"})[:1]
+    retriever.delete([first])
+    assert not retriever.explain(data.questions[0]).warnings
+    assert first not in retriever.ids()
+
+
+def test_a_hybrid_search_uses_the_words_of_its_own_question(table, data):
+    stores = [table(hybrid_search_config=HybridSearchConfig()) for _ in data.questions[:2]]
+    used, fresh = (PhaseGraphRetriever(vector=one) for one in stores)
+    used.invoke(data.questions[0])
+    found, expected = (one.explain(data.questions[1]).candidates.rankings[0] for one in (used, fresh))
+    assert (found.ids, found.scores.tolist()) == (expected.ids, expected.scores.tolist())
+    assert len(found) == 50  # and not the eight rows of the store's default
+
+
+async def test_a_question_to_a_table_is_embedded_once(table, data):
+    store = table()
+    asked, model = [], store.embeddings
+    graph = EntityGraphRetriever.from_documents(data.documents(), model)
+    retriever = PhaseGraphRetriever(vector=store, graph=graph)
+    embed = model.embed_query
+    model.embed_query = lambda query: asked.append(query) or embed(query)
+    retriever.invoke(data.questions[0])
+    await retriever.ainvoke(data.questions[1])
+    assert asked == list(data.questions[:2])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -311,6 +313,20 @@ def _postgres(store: Any) -> Held:
         return documents, [row.embedding for row in rows]
 
 
+def _postgres_table(store: Any) -> Held:
+    if store._engine._loop is None:
+        raise InvalidInputError(
+            "the PGVectorStore takes asynchronous calls only, so its contents cannot be read: create its engine with "
+            "PGEngine.from_connection_string, or give its documents to EntityGraphRetriever.from_documents, and pass "
+            "the new retriever as graph= and the store as vector="
+        )
+    found = store.get(include=["documents", "metadatas", "embeddings"])
+    columns = (found[name] for name in ("ids", "documents", "metadatas", "embeddings"))
+    rows = sorted(zip(*columns, strict=True), key=itemgetter(0))
+    documents = [Document(text, id=name, metadata=metadata) for name, text, metadata, _ in rows]
+    return documents, [json.loads(one) if isinstance(one, str) else one for *_, one in rows]
+
+
 def _lance(store: Any) -> Held:
     rows = store.get_table().to_arrow().to_pylist()
     documents = [Document(row[store._text_key], metadata=row.get("metadata") or {}) for row in rows]
@@ -324,6 +340,7 @@ _READERS: Mapping[str, Callable[[Any], Held]] = MappingProxyType(
         "FAISS": _faiss,
         "QdrantVectorStore": _qdrant,
         "PGVector": _postgres,
+        "PGVectorStore": _postgres_table,
         "LanceDB": _lance,
     }
 )

@@ -288,6 +288,7 @@ _STORES: Mapping[str, StoreFilters] = MappingProxyType(
         "LanceDB": StoreFilters(_lance, joins_own=True, tests_every=True),
         "PGVector": _SAME_OPERATORS,
         "PGVectorStore": _SAME_OPERATORS,
+        "AsyncPGVectorStore": _SAME_OPERATORS,
         "Neo4jVector": _SAME_OPERATORS,
     }
 )

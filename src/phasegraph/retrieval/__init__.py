@@ -15,7 +15,7 @@ from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import SelectedHit, warn_without_text
 from phasegraph.retrieval.attempts import Attempts
 from phasegraph.retrieval.by_document import Content, Described
-from phasegraph.retrieval.directions import known_direction
+from phasegraph.retrieval.directions import known_direction, postgres_search
 from phasegraph.retrieval.driver import Sources
 from phasegraph.retrieval.engine import Accept, FusionEngine
 from phasegraph.retrieval.faiss_rows import SelectedIndex
@@ -170,6 +170,7 @@ __all__ = [
     "oracle_router",
     "parameters_of",
     "plain_hit",
+    "postgres_search",
     "question_vector",
     "read_kept",
     "renamed_arguments",
