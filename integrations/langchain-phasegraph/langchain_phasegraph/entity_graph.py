@@ -14,7 +14,7 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from pydantic import Field, PrivateAttr
 
 import phasegraph  # its subpackages graph and neo4j import scipy.sparse, so they are imported only at their first use
-from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured
+from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured, store_awaits
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
 from langchain_phasegraph.corpus import (
     DOCUMENTS,
@@ -357,7 +357,6 @@ class Lookup(HitLookup):
         A store whose connections belong to an event loop has no other way to look up documents.
         """
         store, loop = self.held, caller_loop()
-        asynchronous = getattr(type(store), "aget_by_ids", VectorStore.aget_by_ids) is not VectorStore.aget_by_ids
-        if loop is None or not asynchronous or isinstance(store, InMemoryVectorStore):
+        if loop is None or isinstance(store, InMemoryVectorStore) or not store_awaits(store, "aget_by_ids"):
             return list(store.get_by_ids(ids))
         return list(await_on(loop, store.aget_by_ids(ids)))
