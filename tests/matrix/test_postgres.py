@@ -81,6 +81,14 @@ def test_an_index_over_postgres_becomes_a_retriever(index, data):
     assert len(retriever.retrieve(data.questions[0])) == 3
 
 
+def test_a_change_reads_only_the_rows_that_it_names(index, sql, data):
+    retriever = CalibratedFusionRetriever.from_index(index)
+    table = index.vector_store.table_name
+    sql(f"UPDATE data_{table} SET metadata_ = CAST('[]' AS json) WHERE node_id = :one", one=data.ids[1])  # unreadable
+    assert retriever.delete([data.ids[0]]) == 1
+    assert sql(f"SELECT count(*) FROM data_{table}") == [(len(OWNERS) - 1,)]
+
+
 def test_the_value_of_a_filter_does_not_become_sql(index, sql, data):
     sql("CREATE TABLE victim (x int)")
     attack = owned("x'; DROP TABLE victim; COMMIT; SELECT 1 WHERE '1'='1")

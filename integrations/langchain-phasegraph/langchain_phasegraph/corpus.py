@@ -238,8 +238,8 @@ class StoreVectors:
     def remove(self, ids: Sequence[str]) -> None:
         """Delete passages from the store; unknown ids are ignored."""
         held = self._held(ids)
-        if held:
-            self.store.delete(held)
+        for first in range(0, len(held), _PAGE):  # PostgreSQL limits the number of ids in one statement
+            self.store.delete(held[first : first + _PAGE])
 
     def _held(self, ids: Sequence[str]) -> list[str]:
         if not ids:
@@ -253,7 +253,8 @@ class StoreVectors:
                 if resolve_id(one.id, one.metadata, one.page_content)[0] in wanted
             ]
         try:
-            found = self.store.get_by_ids(list(ids))
+            pages = [ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE)]
+            found = [one for page in pages for one in self.store.get_by_ids(list(page))]
             there = frozenset(resolve_id(one.id, one.metadata, one.page_content)[0] for one in found)
         except Exception:  # noqa: BLE001 - the store has no get_by_ids, or rejects an id of another type
             there = self.ids()
