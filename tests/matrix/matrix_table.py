@@ -208,6 +208,13 @@ NOTES = """\
 - A hybrid search of LangChain's `PGVectorStore` keeps the words of its first query, and uses them in all later queries.
   phasegraph therefore gives each search a copy of the configuration with the words of the question, and asks both parts
   of the search for as many rows as it requests from the source.
+- In LlamaIndex, the hybrid search of `PGVectorStore` returns the nearest vectors with their cosines, and then the hits
+  of the text search with text ranks, which are much smaller. The hits of the text search are therefore lost, and a
+  warning says so. Pass two sources instead: `vector=index.as_retriever()` and
+  `retrievers={"text": index.as_retriever(vector_store_query_mode="sparse")}`.
+- If a table of PostgreSQL has an HNSW or IVFFlat index, pgvector applies a filter only to the rows that the index
+  search returned, by default 40 with HNSW. The source `vector` then has fewer hits than requested; its report gives
+  their number. Set `hnsw.iterative_scan` in PostgreSQL, or `hnsw.ef_search` in the query options of the store.
 - LangChain's `PGVector` stores all collections in one table, and an id can belong to only one collection. If you write
   an existing id to a second collection, a search in the second collection does not find the passage.
 - LangChain's `LanceDB` always searches by squared distance and ignores its argument `distance`.

@@ -81,6 +81,12 @@ def test_an_index_over_postgres_becomes_a_retriever(index, data):
     assert len(retriever.retrieve(data.questions[0])) == 3
 
 
+def test_a_hybrid_search_on_two_scales_is_warned_about(index):
+    hybrid = index.as_retriever(vector_store_query_mode="hybrid")
+    with pytest.warns(PhasegraphWarning, match="source 'vector': the hybrid search of PGVectorStore ranks all hits"):
+        CalibratedFusionRetriever(vector=hybrid)
+
+
 def test_a_change_reads_only_the_rows_that_it_names(index, sql, data):
     retriever = CalibratedFusionRetriever.from_index(index)
     table = index.vector_store.table_name

@@ -7,7 +7,14 @@ import json
 import re
 from typing import Any
 
-from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.types import (
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQueryMode,
+)
+
+from phasegraph.retrieval import warn
 
 _LISTS = {FilterOperator.EQ: FilterOperator.IN, FilterOperator.NE: FilterOperator.NIN}
 _PATTERNS = (FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE)
@@ -29,6 +36,21 @@ def with_sql_filters(retriever: Any) -> Any:
     made = copy.copy(retriever)
     made._filters = in_sql(filters)
     return made
+
+
+def warn_of_hybrid(name: str, retriever: Any) -> None:
+    """Warn of a retriever that merges two scales: the hybrid search of ``PGVectorStore``.
+
+    The search returns the nearest nodes with their similarities, and then the nodes of the text search with text ranks,
+    which are much smaller. A limited list therefore contains none of the text search.
+    """
+    mode = getattr(retriever, "_vector_store_query_mode", None)
+    if mode == VectorStoreQueryMode.HYBRID and is_postgres(getattr(retriever, "_vector_store", None)):
+        warn(
+            f"source {name!r}: the hybrid search of PGVectorStore ranks all hits of its text search below the nearest "
+            "vectors, so that they are lost. Pass the two searches as two sources: vector=index.as_retriever() and "
+            "retrievers={'text': index.as_retriever(vector_store_query_mode='sparse')}"
+        )
 
 
 def in_sql(filters: MetadataFilters) -> MetadataFilters:
