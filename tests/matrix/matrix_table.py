@@ -173,6 +173,8 @@ passages.
   LanceDB, LangChain writes the values into the text of the query instead. phasegraph therefore requests all rows of
   LanceDB (up to 10,000), drops the rows that do not match, and ranks the other rows. With more than 10,000 rows, or
   with the search type `mmr`, the call fails.
+  LlamaIndex's Postgres store also writes keys and values into the text of its query. phasegraph therefore escapes them,
+  so that they cannot become SQL.
 - **BM25.** A BM25 index counts the words of all its documents, so its scores would reveal the other tenant's texts.
   phasegraph therefore builds a new index from the matching documents, once per filter. If phasegraph cannot build this
   index, the call fails: for example, if you use your own BM25 class, or an index that does not store its nodes.
@@ -201,6 +203,18 @@ NOTES = """\
 - Qdrant accepts only UUIDs and whole numbers as ids. LangChain's `PGVectorStore` accepts only UUIDs, unless you create
   its id column with another type. If your store does not accept your passage ids, write the ids into the metadata. Name
   the metadata key with `SourceSpec(fields=HitFields(id=...))`.
+- With the driver `asyncpg`, an integer id column of `PGVectorStore` refuses ids that are texts, as the ids of documents
+  are. phasegraph then cannot look up or change passages, and a warning says so. With `psycopg`, it can.
+- A hybrid search of LangChain's `PGVectorStore` keeps the words of its first query, and uses them in all later queries.
+  phasegraph therefore gives each search a copy of the configuration with the words of the question, and asks both parts
+  of the search for as many rows as it requests from the source.
+- In LlamaIndex, the hybrid search of `PGVectorStore` returns the nearest vectors with their cosines, and then the hits
+  of the text search with text ranks, which are much smaller. The hits of the text search are therefore lost, and a
+  warning says so. Pass two sources instead: `vector=index.as_retriever()` and
+  `retrievers={"text": index.as_retriever(vector_store_query_mode="sparse")}`.
+- If a table of PostgreSQL has an HNSW or IVFFlat index, pgvector applies a filter only to the rows that the index
+  search returned, by default 40 with HNSW. The source `vector` then has fewer hits than requested; its report gives
+  their number. Set `hnsw.iterative_scan` in PostgreSQL, or `hnsw.ef_search` in the query options of the store.
 - LangChain's `PGVector` stores all collections in one table, and an id can belong to only one collection. If you write
   an existing id to a second collection, a search in the second collection does not find the passage.
 - LangChain's `LanceDB` always searches by squared distance and ignores its argument `distance`.

@@ -16,7 +16,7 @@ from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.retrieval.directions import infer_direction
 
-CONTENTS = ("InMemoryVectorStore", "Chroma", "FAISS", "QdrantVectorStore", "PGVector", "LanceDB")
+CONTENTS = ("InMemoryVectorStore", "Chroma", "FAISS", "QdrantVectorStore", "PGVector", "PGVectorStore", "LanceDB")
 ROWS = (*LANGCHAIN, *LLAMAINDEX)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from phasegraph import InvalidInputError
 from phasegraph.retrieval import Attempts
@@ -87,6 +88,16 @@ def test_any_other_error_is_raised_at_once(error):
     with pytest.raises(type(error)):
         asked(search, 50)
     assert seen == [50]
+
+
+def test_the_numbers_in_a_failed_sql_statement_are_not_numbers_of_hits():
+    parameters = {"dense_limit": 50}
+    error = OperationalError("SELECT x LIMIT :dense_limit", parameters, Exception("the server closed the connection"))
+    assert "'dense_limit': 50" in str(error)
+    assert "sqlalche.me/e/20/" in str(error)
+    with pytest.raises(OperationalError):
+        asked(refusing(lambda wanted: error), 50, notes := [])
+    assert notes == []
 
 
 def test_where_every_attempt_fails_the_first_error_is_raised():

@@ -1,15 +1,18 @@
 """Passages that were deleted are dropped, counted and said once; what cannot be asked says nothing."""
 
 from contextlib import nullcontext
+from contextvars import copy_context
 from dataclasses import replace
+from threading import Event
 
 import pytest
 
 from phasegraph import PhasegraphWarning, Ranking
+from phasegraph._support.clock import CLOCK, DEADLINE, Deadline
 from phasegraph.reports import found_in
 from phasegraph.retrieval import Payloads
 from phasegraph.retrieval.access import HitAccess
-from phasegraph.retrieval.deletions import Deletions
+from phasegraph.retrieval.deletions import Deletions, TimelyLookup
 from phasegraph.retrieval.identity import text_id
 from phasegraph.retrieval.reading import completed
 from phasegraph.retrieval.stages.rewriting import combined
@@ -140,3 +143,30 @@ def test_a_value_that_a_store_converts_is_no_change(was, now, changed):
     with pytest.warns(PhasegraphWarning, match="changed") if changed else nullcontext():
         deletions.checked(hits, {}, notes := [])
     assert len(notes) == changed
+
+
+def test_a_store_that_hangs_does_not_take_the_hits_of_a_source_in_memory():
+    released, asked = Event(), []
+
+    def hangs(ids):
+        asked.append(ids)
+        released.wait(10)
+        return {}
+
+    deletions = Deletions("graph", HELD, {"vector": TimelyLookup(hangs)})
+    context = copy_context()
+    context.run(DEADLINE.set, Deadline.after(CLOCK, 0.2))
+    for _ in range(2):  # the second call does not start another look-up while the first is running
+        assert context.run(deletions.checked, FOUND, {}, notes := []).ids == FOUND.ids
+        assert notes == ["source 'vector' failed to look up passages (TimeoutError): deleted passages may remain"]
+    assert len(asked) == 1
+    released.set()
+
+
+def test_a_store_that_answers_but_cannot_look_up_is_warned_about_once():
+    deletions = Deletions("graph", HELD, {"vector": lambda ids: 1 / 0})
+    found = replace(FOUND, source="vector", ids=["p7", "p8", "p9"], payloads={})
+    assert deletions.checked(FOUND, {}, []).ids == FOUND.ids  # the store did not answer, as its own source reports
+    with pytest.warns(PhasegraphWarning, match=r"cannot look up passages by id \(ZeroDivisionError\)"):
+        deletions.checked(FOUND, {"vector": found}, [])
+    deletions.checked(FOUND, {"vector": found}, [])  # a second warning would be an error here

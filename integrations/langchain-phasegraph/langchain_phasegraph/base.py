@@ -14,6 +14,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, patch_config, set_config_context
 from langchain_core.runnables.utils import coro_with_context
+from langchain_core.vectorstores import VectorStore
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from langchain_phasegraph.conversion import check_distinct
@@ -208,3 +209,13 @@ def own_error(error: ValidationError, kind: type[BaseRetriever]) -> PhasegraphEr
             return unexpected_argument(field, kind.model_fields)
         listed.append(f"{field}: {found['msg']}; got {found['input']!r}"[:300])
     return InvalidInputError("; ".join(listed))
+
+
+def overrides(instance: object, base: type, method: str) -> bool:
+    """Return True if the instance's class overrides a method of the base class."""
+    return getattr(type(instance), method, None) is not getattr(base, method)
+
+
+def store_awaits(store: VectorStore, method: str) -> bool:
+    """Return True if the store overrides the asynchronous `method`, and was opened for asynchronous use."""
+    return overrides(store, VectorStore, method) and getattr(store, "async_mode", True) is not False

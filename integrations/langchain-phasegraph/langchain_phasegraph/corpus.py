@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -236,8 +238,8 @@ class StoreVectors:
     def remove(self, ids: Sequence[str]) -> None:
         """Delete passages from the store; unknown ids are ignored."""
         held = self._held(ids)
-        if held:
-            self.store.delete(held)
+        for first in range(0, len(held), _PAGE):  # PostgreSQL limits the number of ids in one statement
+            self.store.delete(held[first : first + _PAGE])
 
     def _held(self, ids: Sequence[str]) -> list[str]:
         if not ids:
@@ -251,7 +253,8 @@ class StoreVectors:
                 if resolve_id(one.id, one.metadata, one.page_content)[0] in wanted
             ]
         try:
-            found = self.store.get_by_ids(list(ids))
+            pages = [ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE)]
+            found = [one for page in pages for one in self.store.get_by_ids(list(page))]
             there = frozenset(resolve_id(one.id, one.metadata, one.page_content)[0] for one in found)
         except Exception:  # noqa: BLE001 - the store has no get_by_ids, or rejects an id of another type
             there = self.ids()
@@ -311,6 +314,20 @@ def _postgres(store: Any) -> Held:
         return documents, [row.embedding for row in rows]
 
 
+def _postgres_table(store: Any) -> Held:
+    if store._engine._loop is None:
+        raise InvalidInputError(
+            "the PGVectorStore takes asynchronous calls only, so its contents cannot be read: create its engine with "
+            "PGEngine.from_connection_string, or give its documents to EntityGraphRetriever.from_documents, and pass "
+            "the new retriever as graph= and the store as vector="
+        )
+    found = store.get(include=["documents", "metadatas", "embeddings"])
+    columns = (found[name] for name in ("ids", "documents", "metadatas", "embeddings"))
+    rows = sorted(zip(*columns, strict=True), key=itemgetter(0))
+    documents = [Document(text, id=name, metadata=metadata) for name, text, metadata, _ in rows]
+    return documents, [json.loads(one) if isinstance(one, str) else one for *_, one in rows]
+
+
 def _lance(store: Any) -> Held:
     rows = store.get_table().to_arrow().to_pylist()
     documents = [Document(row[store._text_key], metadata=row.get("metadata") or {}) for row in rows]
@@ -324,6 +341,7 @@ _READERS: Mapping[str, Callable[[Any], Held]] = MappingProxyType(
         "FAISS": _faiss,
         "QdrantVectorStore": _qdrant,
         "PGVector": _postgres,
+        "PGVectorStore": _postgres_table,
         "LanceDB": _lance,
     }
 )

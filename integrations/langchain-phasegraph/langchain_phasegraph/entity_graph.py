@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from pydantic import Field, PrivateAttr
 
 import phasegraph  # its subpackages graph and neo4j import scipy.sparse, so they are imported only at their first use
-from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured
+from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured, store_awaits
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
 from langchain_phasegraph.corpus import (
     DOCUMENTS,
@@ -37,6 +37,8 @@ from phasegraph.retrieval import (
     Indexing,
     Once,
     Upstream,
+    await_on,
+    caller_loop,
     check_count,
     check_query,
     in_thread,
@@ -339,7 +341,7 @@ class Lookup(HitLookup):
         if self.kind == "none":
             return {}
         if self.kind == "get_by_ids":
-            held = self.held.get_by_ids(list(ids))  # Qdrant's documents have the id in the metadata
+            held = self._by_ids(list(ids))  # Qdrant's documents have the id in the metadata
             return {resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in held}
         found: Any = self.held
         if self.kind != "mapping":
@@ -348,3 +350,13 @@ class Lookup(HitLookup):
             one: value if isinstance(value, Document) else Document(page_content=str(value), id=one)
             for one, value in self._paired(ids, found)
         }
+
+    def _by_ids(self, ids: list[str]) -> list[Document]:
+        """Return the store's documents with the ids; an asynchronous call awaits the store's own asynchronous method.
+
+        A store whose connections belong to an event loop has no other way to look up documents.
+        """
+        store, loop = self.held, caller_loop()
+        if loop is None or isinstance(store, InMemoryVectorStore) or not store_awaits(store, "aget_by_ids"):
+            return list(store.get_by_ids(ids))
+        return list(await_on(loop, store.aget_by_ids(ids)))

@@ -13,9 +13,9 @@ from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStoreRetriever
 
-from langchain_phasegraph.base import CheckedRetriever
+from langchain_phasegraph.base import CheckedRetriever, overrides
 from langchain_phasegraph.filters import Wanted, check_filter, joined
-from langchain_phasegraph.runnables import as_runnable, overrides
+from langchain_phasegraph.runnables import as_runnable
 from langchain_phasegraph.scored_search import BOUND_FILTER, ScoredVectorStoreRetriever
 from langchain_phasegraph.store_filters import NARROWS, own_filter
 from phasegraph import InvalidInputError

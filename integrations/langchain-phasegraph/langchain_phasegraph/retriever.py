@@ -364,7 +364,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
         Parameters
         ----------
-        vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
+        vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector, PGVectorStore or QdrantVectorStore
             The store's texts, metadata and vectors are read once. :meth:`add_documents` and :meth:`delete` also change
             the store. The store embeds the documents that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields

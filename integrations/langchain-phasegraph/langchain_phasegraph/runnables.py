@@ -15,6 +15,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
+from langchain_phasegraph.base import overrides, store_awaits
 from langchain_phasegraph.conversion import ScoredDocuments, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.filters import only_matching
@@ -88,11 +89,6 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
     )
 
 
-def overrides(instance: object, base: type, method: str) -> bool:
-    """Return True if the instance's class overrides a method of the base class."""
-    return getattr(type(instance), method, None) is not getattr(base, method)
-
-
 def _searches_plainly(retriever: VectorStoreRetriever) -> bool:
     """Return True if the retriever uses LangChain's own search methods and its store can return scores."""
     kind = type(retriever)
@@ -151,20 +147,15 @@ def is_asynchronous(leaf: Runnable[str, Any]) -> bool:
     if isinstance(leaf, EntityGraphRetriever):
         return False
     if isinstance(leaf, ScoredVectorStoreRetriever):
-        return _store_awaits(leaf.vectorstore, "asimilarity_search_with_score")
+        return store_awaits(leaf.vectorstore, "asimilarity_search_with_score")
     if isinstance(leaf, VectorStoreRetriever):
         own = overrides(leaf, VectorStoreRetriever, "_aget_relevant_documents")
-        return own or _store_awaits(leaf.vectorstore, "asimilarity_search")
+        return own or store_awaits(leaf.vectorstore, "asimilarity_search")
     if isinstance(leaf, RunnableLambda):
         return hasattr(leaf, "afunc")
     if isinstance(leaf, BaseRetriever) and not overrides(leaf, BaseRetriever, "ainvoke"):
         return not type(leaf)._aget_relevant_documents.__qualname__.startswith("BaseRetriever.")
     return overrides(leaf, Runnable, "ainvoke")
-
-
-def _store_awaits(store: VectorStore, method: str) -> bool:
-    """Return True if the store overrides the asynchronous `method`, and was opened for asynchronous use."""
-    return overrides(store, VectorStore, method) and getattr(store, "async_mode", True) is not False
 
 
 def is_synchronous(leaf: Runnable[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from pydantic import PrivateAttr
 from langchain_phasegraph.conversion import ScoredDocuments, unpack
 from langchain_phasegraph.filters import joined, only_matching
 from langchain_phasegraph.restricted_search import faiss_within, selects_rows
-from langchain_phasegraph.search_by_vector import asearch_by_vector, search_by_vector
+from langchain_phasegraph.search_by_vector import asearch_by_vector, hybrid_settings, search_by_vector
 from langchain_phasegraph.store_filters import check_depth, own_filter, store_settings
 from phasegraph import InvalidInputError
 from phasegraph.retrieval import Attempts, FilterRefusedError
@@ -108,7 +108,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        search, inner = self._search(kwargs), self._inner
+        search, inner = self._search(query, kwargs), self._inner
         if inner.search_type != "similarity":
             chosen = inner._get_relevant_documents(query, run_manager=run_manager, **search.arguments)
             pairs = search.store.similarity_search_with_score(query, **search.for_scores())
@@ -125,7 +125,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        search, inner = self._search(kwargs), self._inner
+        search, inner = self._search(query, kwargs), self._inner
         if inner.search_type != "similarity":
             chosen = await inner._aget_relevant_documents(query, run_manager=run_manager, **search.arguments)
             pairs = await search.store.asimilarity_search_with_score(query, **search.for_scores())
@@ -139,7 +139,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
             found = await inner._aget_relevant_documents(query, run_manager=run_manager, **search.arguments)
         return search.matching(found)
 
-    def _search(self, call: Mapping[str, Any]) -> _StoreSearch:
+    def _search(self, query: str, call: Mapping[str, Any]) -> _StoreSearch:
         """Return the search for a call with the arguments `call`, which may contain a filter."""
         store, own = self._inner.vectorstore, dict(self._inner.search_kwargs)
         given = dict(call)
@@ -147,6 +147,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         if bound is not None:
             own["filter"] = bound
         arguments = own if self._inner.search_type == "mmr" else {**own, **given}
+        arguments |= hybrid_settings(store, query, arguments)
         if wanted is None and own.get("filter") is None:
             return _StoreSearch(store, arguments, call)
         part = self._matching_part(wanted, own)

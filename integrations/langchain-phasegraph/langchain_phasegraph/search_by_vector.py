@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from langchain_core.vectorstores import VectorStore
 
-from phasegraph.retrieval import aquestion_vector, question_vector
+from phasegraph.retrieval import aquestion_vector, postgres_search, question_vector
 
 _BY_TEXT = "similarity_search_with_score"
 _BY_VECTOR = "similarity_search_with_score_by_vector"
@@ -19,6 +20,7 @@ _STORES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "InMemoryVectorStore": (_BY_VECTOR, _BY_VECTOR),
         "FAISS": (_BY_VECTOR, f"a{_BY_VECTOR}"),
         "PGVector": (_BY_VECTOR, f"a{_BY_VECTOR}"),
+        "PGVectorStore": (_BY_VECTOR, f"a{_BY_VECTOR}"),
         "Chroma": ("similarity_search_by_vector_with_relevance_scores", ""),
     }
 )
@@ -27,6 +29,27 @@ _STORES: Mapping[str, tuple[str, str]] = MappingProxyType(
 The first method is for synchronous calls, the second for asynchronous calls. Qdrant makes an additional request in its
 search by vector, and LanceDB ignores the filter in it, so these stores are searched by text.
 """
+
+
+def hybrid_settings(store: object, query: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a setting that makes a hybrid ``PGVectorStore`` search the words of this query; {} for another store.
+
+    The store writes the words of its first query into its configuration, and searches them in all later queries, too.
+    Each search therefore gets a copy of the configuration. The copy also asks both parts of the search for as many rows
+    as `settings` request; the store's own default is four.
+    """
+    config = settings.get("hybrid_search_config") or getattr(postgres_search(store), "hybrid_search_config", None)
+    if config is None:
+        return {}
+    depth = max(settings.get("k") or 0, settings.get("fetch_k") or 0)
+    own = replace(
+        config,
+        fts_query=query,
+        fusion_function_parameters=dict(config.fusion_function_parameters),
+        primary_top_k=max(depth, config.primary_top_k),
+        secondary_top_k=max(depth, config.secondary_top_k),
+    )
+    return {"hybrid_search_config": own}
 
 
 def search_by_vector(store: VectorStore, query: str, settings: Mapping[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
-from langchain_phasegraph.base import CheckedRetriever, configured_by
+from langchain_phasegraph.base import CheckedRetriever, configured_by, overrides
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import Wanted, check_filter, filter_of, joined, matches, only_matching
@@ -32,7 +32,6 @@ from langchain_phasegraph.runnables import (
     is_asynchronous,
     is_synchronous,
     leaves,
-    overrides,
     search_arguments,
 )
 from langchain_phasegraph.scored_search import MEMBERSHIP_ONLY, ScoredVectorStoreRetriever

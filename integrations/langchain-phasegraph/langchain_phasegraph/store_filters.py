@@ -188,8 +188,11 @@ def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
     if own is None:
         return None
     own = _filters_of(store).read_own(store, own)
-    if not isinstance(own, Wanted) and wrong_in_filter(own):
-        raise InvalidInputError(f"it is specific to that store ({type(settings['filter']).__name__})")
+    if not isinstance(own, Wanted) and (wrong := wrong_in_filter(own)):
+        given = settings["filter"]
+        raise InvalidInputError(
+            f"it is specific to that store ({wrong if isinstance(given, Mapping) else type(given).__name__})"
+        )
     return check_filter(own)
 
 
@@ -288,6 +291,7 @@ _STORES: Mapping[str, StoreFilters] = MappingProxyType(
         "LanceDB": StoreFilters(_lance, joins_own=True, tests_every=True),
         "PGVector": _SAME_OPERATORS,
         "PGVectorStore": _SAME_OPERATORS,
+        "AsyncPGVectorStore": _SAME_OPERATORS,
         "Neo4jVector": _SAME_OPERATORS,
     }
 )

@@ -406,3 +406,16 @@ def test_a_document_without_an_id_leaves_the_equal_passage_of_another_document_i
     retriever.add_documents([held[0]])
     retriever.add_documents([Document(notice, id=again, metadata={"source": "d"})])  # this id was given, not made
     assert retriever.documents() == {"b": 1, "c": 1, "d": 1, "": 1}
+
+
+def test_more_ids_than_a_statement_can_name_are_deleted_in_parts(monkeypatch):
+    """asyncpg takes at most 32,767 ids in one statement."""
+    monkeypatch.setattr("langchain_phasegraph.corpus._PAGE", 2)
+    store = STORES["InMemory"]()
+    retriever = PhaseGraphRetriever.from_vectorstore(store)
+    asked, ask, delete = [], store.get_by_ids, store.delete
+    store.get_by_ids = lambda ids: asked.append(len(ids)) or ask(ids)
+    store.delete = lambda ids: asked.append(len(ids)) or delete(ids)
+    assert retriever.delete([f"p{number}" for number in range(5)]) == 5
+    assert asked == [2, 2, 1, 2, 2, 1]
+    assert len(store.store) == 4

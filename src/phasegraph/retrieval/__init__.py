@@ -15,7 +15,7 @@ from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import SelectedHit, warn_without_text
 from phasegraph.retrieval.attempts import Attempts
 from phasegraph.retrieval.by_document import Content, Described
-from phasegraph.retrieval.directions import known_direction
+from phasegraph.retrieval.directions import known_direction, postgres_search
 from phasegraph.retrieval.driver import Sources
 from phasegraph.retrieval.engine import Accept, FusionEngine
 from phasegraph.retrieval.faiss_rows import SelectedIndex
@@ -78,7 +78,7 @@ from phasegraph.sources.protocol import (
 )
 from phasegraph.sources.settings import CALL_TIMEOUT
 from phasegraph.sources.source_task import asearch_of, search_of
-from phasegraph.sources.workers import in_thread, turn
+from phasegraph.sources.workers import await_on, caller_loop, in_thread, turn
 
 __all__ = [
     "CALL_TIMEOUT",
@@ -135,7 +135,9 @@ __all__ = [
     "as_ranking",
     "as_specs",
     "asearch_of",
+    "await_on",
     "build_corpus",
+    "caller_loop",
     "chat_router",
     "check_count",
     "check_query",
@@ -168,6 +170,7 @@ __all__ = [
     "oracle_router",
     "parameters_of",
     "plain_hit",
+    "postgres_search",
     "question_vector",
     "read_kept",
     "renamed_arguments",

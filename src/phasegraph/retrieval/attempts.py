@@ -11,6 +11,7 @@ from phasegraph.errors import PhasegraphError, text_of
 from phasegraph.sources.protocol import is_fatal
 
 _NUMBER = re.compile(r"(?<![\d.,])[\d.,]*\d")
+_STATEMENT = "\n[SQL: "
 _LONGEST_TEXT = 1000
 
 
@@ -101,6 +102,7 @@ def _fewer(error: BaseException, limit: int | None) -> list[int | None]:
     """
     if limit is None or is_fatal(error) or isinstance(error, PhasegraphError | OSError):
         return []
-    counts = {int(one) for one in _NUMBER.findall(text_of(error)[:_LONGEST_TEXT]) if one.isdecimal()}
+    said = text_of(error)[:_LONGEST_TEXT].partition(_STATEMENT)[0]  # SQLAlchemy appends the query and its parameters
+    counts = {int(one) for one in _NUMBER.findall(said) if one.isdecimal()}
     smaller = [one for one in counts if 0 < one < limit]
     return [] if limit not in counts else [max(smaller), None] if smaller else [None]

@@ -7,14 +7,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from phasegraph._support.clock import DEADLINE, FOREVER
 from phasegraph.errors import warn
 from phasegraph.ranking import SUMMARY_PREFIX, Ranking
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.identity import is_text_id
 from phasegraph.retrieval.payloads import Payloads
 from phasegraph.sources.protocol import Upstream
+from phasegraph.sources.workers import Late, within
 
-LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
+LookUp: TypeAlias = Callable[[Sequence[str]], Mapping[str, Any]]
+"""A function that returns the passages of a store by id."""
+
+LookUps: TypeAlias = Mapping[str, LookUp]
 """A mapping of source names to functions ``look_up(ids)``, which return the passages of a store by id."""
 
 _SAMPLE = 64
@@ -34,6 +39,10 @@ _OF_UNKNOWN = (
 _OF_RETRIEVER = (
     "{said}. The graph and the word index of the retriever contain these passages. If they were deleted from the "
     "store, delete them here, too: retriever.delete([...])"
+)
+_NOT_LOOKED_UP = (
+    "source {source!r}: source {example!r} answers, but cannot look up passages by id ({said}), so passages that were "
+    "deleted from its store stay in the answers. Check that the store takes the ids of the passages"
 )
 _CHANGED = "{changed} of {total} hits changed in the store"
 _OF_CHANGED = (
@@ -58,6 +67,43 @@ def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collecti
         return any(name not in there for name in under)
 
     return ranking.without(frozenset(filter(gone, ranking.ids)))
+
+
+class TimelyLookup:
+    """A look-up in a store that takes at most half of the time that the search has left.
+
+    Without a limit, a store that hangs would also take the hits of a source that answered from memory. A late look-up
+    continues in its thread. Until it ends, further look-ups fail at once, so a store that hangs blocks one thread.
+    """
+
+    __slots__ = ("_ended", "_look_up")
+
+    def __init__(self, look_up: LookUp) -> None:
+        self._look_up = look_up
+        self._ended = [True]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return TimelyLookup, (self._look_up,)
+
+    def __call__(self, ids: Sequence[str]) -> Mapping[str, Any]:
+        """Return the existing passages by id; raise TimeoutError if the store does not answer in time."""
+        deadline, ended = DEADLINE.get(), list[bool]()
+        if deadline.due == FOREVER:
+            return self._look_up(ids)
+        if not self._ended:
+            raise TimeoutError("an earlier look-up is still running")
+
+        def look_up() -> Mapping[str, Any]:
+            try:
+                return self._look_up(ids)
+            finally:
+                ended.append(True)
+
+        try:
+            return within(look_up, deadline.part(0.5))
+        except Late:
+            self._ended = ended
+            raise TimeoutError("the store did not answer in time") from None
 
 
 class Deletions:
@@ -146,6 +192,8 @@ class Deletions:
                 notes.append(
                     f"source {name!r} failed to look up passages ({type(error).__name__}): deleted passages may remain"
                 )
+                if name in seen:  # a warning about a store that does not answer at all comes from its own source
+                    self._warn(_NOT_LOOKED_UP, type(error).__name__, name)
                 left = []
                 break
             asked = True

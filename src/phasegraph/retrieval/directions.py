@@ -203,12 +203,17 @@ def _faiss(attribute: str) -> Callable[[object], bool | None]:
     return read
 
 
+def postgres_search(store: object) -> object:
+    """Return the part of a LangChain ``PGVectorStore`` that has the settings of its search; else the store itself."""
+    return getattr(store, "_PGVectorStore__vs", store)
+
+
 def _pgvector_store(store: object) -> bool | None:
     """Return the direction of a LangChain ``PGVectorStore``; None for a hybrid search or an unknown metric.
 
     The store returns distances, except for the inner product.
     """
-    inner = getattr(store, "_PGVectorStore__vs", None)
+    inner = postgres_search(store)
     if getattr(inner, "hybrid_search_config", None) is not None:
         return None
     name = getattr(getattr(inner, "distance_strategy", None), "name", None)
@@ -231,6 +236,7 @@ _STORES: Mapping[str, Mapping[str, Known]] = MappingProxyType(
             "QdrantVectorStore": _qdrant,
             "PGVector": False,
             "PGVectorStore": _pgvector_store,
+            "AsyncPGVectorStore": _pgvector_store,
             "Neo4jVector": True,
             "ElasticsearchStore": True,
         },

@@ -31,6 +31,7 @@ from phasegraph.sources.protocol import AnySource, Upstream
 from phasegraph.sources.settings import CALL_TIMEOUT, SourceSettings, check_settings
 from phasegraph.sources.source_state import SourceHealth, SourceState
 from phasegraph.sources.source_task import Mode, SourceTask, asearch_of, search_of
+from phasegraph.sources.workers import CALLER_LOOP
 
 _NOTHING: Upstream = MappingProxyType({})
 
@@ -263,18 +264,19 @@ class Gatherer:
             )
         token = _WITHIN.set((*within, id(self._identity)))
         try:
-            tasks = [self._task(name, sources[name], runner is not None) for name in sorted(sources)]
+            loop = None if runner is None else runner.loop
+            tasks = [self._task(name, sources[name], loop) for name in sorted(sources)]
         finally:
             _WITHIN.reset(token)
         return GatherState(query, tasks, self.timeout if seconds is None else seconds, self.clock, wake, runner)
 
-    def _task(self, name: str, source: AnySource, awaits: bool) -> SourceTask:
+    def _task(self, name: str, source: AnySource, loop: asyncio.AbstractEventLoop | None) -> SourceTask:
         settings = self.settings.get(name)
         if settings is None:
             raise InvalidInputError(f"source {name!r} has no settings; settings are given for {list(self.settings)}")
         function, asearch = search_of(source), asearch_of(source)
         mode: Mode = "search"
-        if asearch is not None and not settings.in_thread and (awaits or function is None):
+        if asearch is not None and not settings.in_thread and (loop is not None or function is None):
             function, mode = asearch, "task"
         elif function is None:
             function, mode = asearch, "drive"
@@ -282,6 +284,7 @@ class Gatherer:
             raise InvalidTypeError(f"sources[{name!r}] must have search or asearch; got {type(source).__name__}")
         context, over = copy_context(), list[bool]()
         context.run(OVER.set, over)
+        context.run(CALLER_LOOP.set, loop)
         return SourceTask(name, source, settings, self._states[name], function, mode, context, _NOTHING, over)
 
     def _finish(self, state: GatherState) -> Gathered:

@@ -275,19 +275,19 @@ class TaskRunner:
     """A runner of searches as tasks of one event loop; thread-safe. ``keep(task)`` stores a reference to a task."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keep: Callable[[asyncio.Task[None]], None]) -> None:
-        self._loop = loop
+        self.loop = loop
         self._keep = keep
 
     def start(self, state: GatherState, source_task: SourceTask) -> None:
         """Start the search of a source as a task; raise RuntimeError if the loop is closed."""
-        _call_on(self._loop, self._start, state, source_task)
+        _call_on(self.loop, self._start, state, source_task)
 
     def _start(self, state: GatherState, source_task: SourceTask) -> None:
         if source_task.settled:
             source_task.end()
             return
         name = f"source {source_task.name!r}"
-        task = self._loop.create_task(state.attend(source_task), name=name, context=source_task.context)
+        task = self.loop.create_task(state.attend(source_task), name=name, context=source_task.context)
         self._keep(task)
         source_task.cancel = partial(self._cancel, source_task, task)
         if source_task.settled:
@@ -295,7 +295,7 @@ class TaskRunner:
 
     def _cancel(self, source_task: SourceTask, task: asyncio.Task[None]) -> None:
         with suppress(RuntimeError):  # the loop is closed, so its tasks no longer exist
-            _call_on(self._loop, self._cancel_here, source_task, task)
+            _call_on(self.loop, self._cancel_here, source_task, task)
 
     def _cancel_here(self, source_task: SourceTask, task: asyncio.Task[None]) -> None:
         task.cancel()

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic, thread_time
 from typing import Any, TypeAlias, TypeVar
 
-from phasegraph._support.clock import Deadline
+from phasegraph._support.clock import DEADLINE, Deadline
 from phasegraph._support.shared import OVER, go_on
 
 Job: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any, Any], None], Any]
@@ -358,6 +358,34 @@ async def in_thread(function: Callable[[Any], Any], argument: object) -> Any:
 
     pool().submit(lambda given: context.run(metered, outcome_of, given), then, partial(function, argument))
     return await future
+
+
+CALLER_LOOP: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("phasegraph_caller_loop", default=None)
+"""The event loop on which the call of a source awaits; None in a synchronous call."""
+
+
+def caller_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of the asynchronous call for which this thread works.
+
+    Return None in a synchronous call, and on the thread of an event loop, which must not wait for a coroutine.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return CALLER_LOOP.get()
+    return None
+
+
+def await_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Answered]) -> Answered:
+    """Run a coroutine on the event loop of another thread, and return its value.
+
+    At the deadline of the running search, cancel the coroutine, and raise TimeoutError.
+    """
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        return future.result(DEADLINE.get().left())
+    finally:
+        future.cancel()
 
 
 def _settle(future: asyncio.Future[Any], outcome: tuple[Any, BaseException | None]) -> None:

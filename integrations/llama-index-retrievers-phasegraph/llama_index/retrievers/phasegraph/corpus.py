@@ -26,8 +26,9 @@ from llama_index.core.vector_stores.utils import node_to_metadata_dict
 import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
 from llama_index.retrievers.phasegraph.embedding import Embedder
 from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
-from llama_index.retrievers.phasegraph.lookup import own_ids
+from llama_index.retrievers.phasegraph.lookup import Lookup, own_ids
 from llama_index.retrievers.phasegraph.nodes import copy_of, held_by_id, metadata_of, node_of
+from llama_index.retrievers.phasegraph.postgres_store import all_nodes
 from llama_index.retrievers.phasegraph.property_graph import chunk_of
 from phasegraph import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.retrieval import (
@@ -303,7 +304,7 @@ def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
 def _listed(index: VectorStoreIndex) -> list[BaseNode]:
     vectors = index.vector_store
     if vectors.stores_text:
-        return [node for node in vectors.get_nodes(node_ids=None) if isinstance(node, BaseNode)]
+        return [node for node in all_nodes(vectors) if isinstance(node, BaseNode)]
     own = own_ids(index)
     return [node for name, node in index.docstore.docs.items() if name in own]
 
@@ -334,7 +335,7 @@ class IndexVectors:
 
     def remove(self, ids: Sequence[str]) -> None:
         """Delete passages from the index; unknown ids are ignored."""
-        there = self.ids() if ids else ()
+        there = Lookup.of(self.index)(ids) if ids else ()
         held = [one for one in ids if one in there]
         if held:
             self.index.delete_nodes(held, delete_from_docstore=True)

@@ -14,6 +14,7 @@ from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters
 
 from llama_index.retrievers.phasegraph.filters import narrowed, only_matching
+from llama_index.retrievers.phasegraph.postgres_store import with_sql_filters
 from phasegraph import Ranking
 from phasegraph.retrieval import Upstream, shown
 
@@ -83,7 +84,7 @@ class OwnRetriever(BaseRetriever):
         """Restrict the retriever or engine `obj` to the filters; raise InvalidInputError if it cannot apply them."""
         filters = self.whole_filters()
         asked = filters is not None and not isinstance(obj, BaseNode | NodeWithScore)
-        return narrowed("index node", obj, filters) if filters is not None and asked else obj
+        return with_sql_filters(narrowed("index node", obj, filters)) if filters is not None and asked else obj
 
     def for_call(self, limit: int | None, upstream: Upstream) -> Self:
         """Return a copy of the retriever for one search, with a new :class:`Exchange` of `limit` and `upstream`."""

@@ -16,6 +16,7 @@ from llama_index.retrievers.phasegraph.function_retriever import IndexIds
 from llama_index.retrievers.phasegraph.in_memory_store import OneSearchAtATime, StoreCache
 from llama_index.retrievers.phasegraph.method_replacements import keep_repeated_hits, skip_deleted_nodes
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
+from llama_index.retrievers.phasegraph.postgres_store import with_sql_filters
 from llama_index.retrievers.phasegraph.property_graph import is_knowledge, with_own_chunks
 from llama_index.retrievers.phasegraph.retriever_traits import decides_membership
 from phasegraph.retrieval import Upstream
@@ -45,6 +46,7 @@ def _copied(retriever: Any, limit: int | None, upstream: Upstream, cache: StoreC
     if isinstance(store, SimpleVectorStore):
         retriever = copy.copy(retriever)
         retriever._vector_store = OneSearchAtATime(store, cache)
+    retriever = with_sql_filters(retriever)
     if isinstance(retriever, VectorIndexRetriever) and isinstance(retriever._embed_model, BaseEmbedding):
         retriever = copy.copy(retriever)
         cast("Any", retriever)._embed_model = QuestionModel(retriever._embed_model)

@@ -32,6 +32,7 @@ from llama_index.retrievers.phasegraph.method_replacements import deleted_nodes
 from llama_index.retrievers.phasegraph.node_limits import part_of
 from llama_index.retrievers.phasegraph.nodes import TripleNode, text_of
 from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriever
+from llama_index.retrievers.phasegraph.postgres_store import warn_of_hybrid
 from llama_index.retrievers.phasegraph.prepared_retriever import prepared
 from llama_index.retrievers.phasegraph.property_graph import (
     is_knowledge,
@@ -95,6 +96,7 @@ class RetrieverSource(WrappedSource):
         self.whole: Any = given if self.core else as_retriever(given)
         self.shown: Any = given if isinstance(self.whole, FunctionRetriever) else self.whole
         self.retriever: Any = self.whole
+        warn_of_hybrid(name, self.whole)
         self.filters: MetadataFilters | None = None
         super().__init__(name, spec.fields, reader_of(name, spec.fields, known_score_direction(self.retriever)))
         self.seen = StoreCache(Nearest(), Recent())
