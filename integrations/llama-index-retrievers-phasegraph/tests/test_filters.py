@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from typing import ClassVar
 
 import chromadb
 import faiss
@@ -20,7 +21,7 @@ from llama_index.vector_stores.faiss import FaissVectorStore
 from llamaindex_stores import Looked
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
-from phasegraph import InvalidInputError, PhasegraphWarning
+from phasegraph import AllSourcesFailed, InvalidInputError, PhasegraphWarning
 
 QUERY = "Who met Ada in Rome?"
 
@@ -232,6 +233,46 @@ def test_an_operator_that_the_store_does_not_know_ends_the_call_and_does_not_cou
         with pytest.raises(InvalidInputError, match=r"ChromaVectorStore refuses filters= with 'text_match' on 'lang'"):
             retriever.retrieve(QUERY, filters=wanted(("lang", FilterOperator.TEXT_MATCH, "en")))
     assert all(report.status == "ok" for report in retriever.explain(QUERY, filters=EN).reports)
+
+
+class Multiplying(ChromaVectorStore):
+    """A store that multiplies the question's vector with its vectors of length 4, as Qdrant in memory does."""
+
+    asked: ClassVar[list] = []
+
+    def query(self, query, **kwargs):
+        self.asked.append(query.filters)
+        np.zeros((30, 4)) @ np.array(query.query_embedding)
+        return super().query(query, **kwargs)
+
+
+@pytest.mark.parametrize("own", [None, wanted(("row", FilterOperator.LT, 9))])
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_question_that_also_fails_without_the_filters_is_a_failure_of_the_source(asynchronous, own):
+    store = Multiplying(chroma_collection=chromadb.EphemeralClient().create_collection(f"c{uuid.uuid4().hex}"))
+    storage = StorageContext.from_defaults(vector_store=store)
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4), storage_context=storage)
+
+    async def explained(dimensions, filters):
+        store.asked.clear()
+        vector = index.as_retriever(embed_model=MockEmbedding(dimensions), filters=own)
+        retriever = CalibratedFusionRetriever(vector=vector)
+        return (
+            await retriever.aexplain(QUERY, filters=filters)
+            if asynchronous
+            else retriever.explain(QUERY, filters=filters)
+        )
+
+    with pytest.raises(AllSourcesFailed) as caught:
+        await explained(3, EN)
+    assert "mismatch" in str(caught.value.__cause__)
+    assert store.asked[1:] == [own]
+    unknown = wanted(("lang", FilterOperator.TEXT_MATCH, "en"))
+    with pytest.raises(InvalidInputError, match=r"Multiplying refuses filters= with .*'text_match'.* on 'lang'"):
+        await explained(4, unknown)
+    assert store.asked[1:] == [own]
+    assert (await explained(4, EN)).ids
+    assert len(store.asked) == 1
 
 
 class Garbled(ChromaVectorStore):
