@@ -9,6 +9,7 @@ import faiss
 import numpy as np
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.indices.query.query_transform.base import IdentityQueryTransform
 from llama_index.core.llms import MockLLM
@@ -230,7 +231,9 @@ def test_an_operator_that_the_store_does_not_know_ends_the_call_and_does_not_cou
     index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4), storage_context=storage)
     retriever = CalibratedFusionRetriever.from_index(index, k=60)
     for _ in range(11):
-        with pytest.raises(InvalidInputError, match=r"ChromaVectorStore refuses filters= with 'text_match' on 'lang'"):
+        with pytest.raises(
+            InvalidInputError, match=r"ChromaVectorStore refuses filters= with 'text_match' on 'lang' \('en'\)"
+        ):
             retriever.retrieve(QUERY, filters=wanted(("lang", FilterOperator.TEXT_MATCH, "en")))
     assert all(report.status == "ok" for report in retriever.explain(QUERY, filters=EN).reports)
 
@@ -273,6 +276,33 @@ async def test_a_question_that_also_fails_without_the_filters_is_a_failure_of_th
     assert store.asked[1:] == [own]
     assert (await explained(4, EN)).ids
     assert len(store.asked) == 1
+
+
+class Texts(BaseModel):
+    """The values of a filter, which must be texts."""
+
+    values: list[str]
+
+
+class Validating(ChromaVectorStore):
+    """A store that validates the values of a filter with pydantic, as Qdrant does for the operators != and in."""
+
+    def query(self, query, **kwargs):
+        if query.filters is not None:
+            Texts(values=[one.value for one in query.filters.filters])
+        return super().query(query, **kwargs)
+
+
+def test_a_value_that_the_store_does_not_take_ends_the_call_and_is_named():
+    store = Validating(chroma_collection=chromadb.EphemeralClient().create_collection(f"c{uuid.uuid4().hex}"))
+    storage = StorageContext.from_defaults(vector_store=store)
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4), storage_context=storage)
+    retriever = CalibratedFusionRetriever.from_index(index, k=60)
+    both = wanted(("part", FilterOperator.NE, 1.5), ("lang", FilterOperator.EQ, "en"))
+    with pytest.raises(
+        InvalidInputError, match=r"Validating refuses filters= with '!=', '==' on 'lang' \('en'\), 'part' \(1\.5\)"
+    ):
+        retriever.retrieve(QUERY, filters=both)
 
 
 class Garbled(ChromaVectorStore):

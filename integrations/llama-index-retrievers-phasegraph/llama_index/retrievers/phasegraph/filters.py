@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.bridge.pydantic import ValidationError
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.simple import SimpleVectorStore
@@ -288,7 +289,7 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
     return made
 
 
-REFUSALS = (NotImplementedError, TypeError, ValueError)
+REFUSALS = (NotImplementedError, TypeError, ValueError, ValidationError)
 """The errors with which vector stores refuse filters."""
 
 
@@ -308,10 +309,10 @@ def refusal(
         return None
     if type(error) not in REFUSALS or store.__module__ not in frames:
         return None
-    keys = sorted({one.key for one in _every(filters)})
+    tests = sorted({f"{one.key!r} ({one.value!r:.40})" for one in _every(filters)})
     return FilterRefusedError(
         f"source {name!r}: {store.__name__} refuses filters= with {_listed(operators_of(filters))} on "
-        f"{_listed(keys)} ({type(error).__name__}): use operators and values that this store supports"
+        f"{', '.join(tests)} ({type(error).__name__}): use operators and values that this store supports"
     )
 
 
