@@ -573,6 +573,22 @@ def test_embeddings_in_another_order_than_their_lines_are_said(many, capsys):
     assert any("check that row i of passages.f16.npy" in note for note in json.loads(captured.out)["notes"])
 
 
+def test_an_embedder_whose_questions_are_not_near_their_passages_is_named(many, tmp_path, capsys, monkeypatch):
+    (tmp_path / "length_model.py").write_text(
+        "def embed(text):\n    return [len(text) % 7 - 3.0, len(text) % 5 + 1.0]\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    command = ["evaluate", str(many), "--systems", "vector", "--json", "-", "--embedder", "length_model:embed"]
+    assert main(command) == 0
+    assert "not clearly nearer" not in capsys.readouterr().err, "the files of the folder are used"
+    for file in many.glob("*.npy"):
+        file.unlink()
+    assert main(command) == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]
+    assert "check that --embedder length_model:embed " in note
+    assert "npy" not in note
+
+
 @pytest.mark.parametrize("limit", ["1", "2", "500"])
 def test_any_list_length_gives_a_table(folder, limit, capsys):
     assert (

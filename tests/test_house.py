@@ -72,7 +72,7 @@ INSIDE = {
     ],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [
-        "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",
+        "errors", "transactions", "connection", "schema", "records", "gds", "writing", "reading", "edge_cache",
         "remote_walk", "source",
     ],
     "sources": [

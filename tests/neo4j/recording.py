@@ -64,7 +64,7 @@ class Recorder:
         if self.sent[-1][0].startswith("SHOW INDEXES"):
             made = any("CREATE CONSTRAINT" in statement for statement, _ in self.sent)
             return [[o.name, o.covers, list(o.properties), o.kind == "constraint", "ONLINE"] for o in CREATED * made]
-        if self.sent[-1][0].endswith("RETURN c.name ORDER BY c.name"):
+        if self.sent[-1][0].endswith("RETURN c.name ORDER BY c.name") or "RETURN DISTINCT" in self.sent[-1][0]:
             return [[values["corpus"]] for _, values in self.sent if "corpus" in values]
         if self.sent[-1][0] == STAMP:
             return [["node", 1]]

@@ -16,7 +16,7 @@ from fault_runs import FAILURES, PROBE_SECONDS, VECTOR, Metronome, ask, ask_all,
 from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource
+from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource, list_corpora, list_schema
 
 pytestmark = pytest.mark.filterwarnings("ignore:source .graph. (failed .* times in a row|was busy)")
 DEADLINE, LATE = 0.2, 0.05
@@ -183,6 +183,15 @@ def test_looking_whether_a_corpus_can_be_walked_takes_no_longer_than_the_deadlin
             Neo4jGraphSource(connection, "c").verify()
         ended = time.monotonic()
     assert ended - began - metronome.excused(began, ended) < 0.5 + LATE
+
+
+@pytest.mark.parametrize("door", [list_corpora, list_schema])
+def test_a_listing_on_a_frozen_server_ends_with_the_time_of_the_connection_or_the_time_given(door):
+    with fake_bolt("silent_answer") as server, connected(server, 0.5) as connection:
+        with pytest.raises(StoreError, match=r"^timeout: Neo4j did not answer within 0\.5 s: raise timeout="):
+            door(connection)
+        with pytest.raises(StoreError, match=r"^timeout: Neo4j did not answer within 0\.2 s: raise timeout="):
+            door(connection, timeout=0.2)
 
 
 def test_a_transient_error_is_retried_within_the_budget():

@@ -217,6 +217,21 @@ def test_a_change_of_a_corpus_that_does_not_exist_is_refused_with_the_corpora_th
     change(connection, "manuals")
 
 
+@pytest.mark.parametrize(
+    "read", [read_graph, lambda connection, corpus: read_changes(connection, corpus=corpus, since=0)]
+)
+def test_reading_a_corpus_that_does_not_exist_is_refused_with_the_corpora_that_do(connection, read):
+    write_graph(connection, RECORDS, corpus="manuals")
+    with pytest.raises(InvalidInputError, match=r"no corpus 'manual'; its corpora: 'manuals'"):
+        read(connection, corpus="manual")
+
+
+def test_a_corpus_without_passages_is_read(connection):
+    write_graph(connection, RECORDS, corpus="c")
+    revision = remove_passages(connection, [record.id for record in RECORDS], corpus="c").revision
+    assert read_graph(connection, corpus="c") == GraphRecords((), revision)
+
+
 def test_an_id_that_is_not_in_a_list_is_refused_before_anything_is_sent():
     with pytest.raises(InvalidInputError, match=r"ids must be .*'ada'"):
         remove_passages(Neo4jConnection(Unasked()), "ada", corpus="c")

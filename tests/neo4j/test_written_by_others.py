@@ -238,7 +238,25 @@ def test_an_entity_whose_name_is_a_list_is_told(own_names):
 def test_passages_that_the_schema_does_not_find_are_told_with_its_names(own_names):
     with pytest.raises(InvalidInputError, match="no node 'Text' has a text in 'inhalt'"):
         open_graph(own_names, schema=dataclasses.replace(OURS, passage_label="Text"))
+
+
+@pytest.mark.parametrize(
+    "read", [read_graph, lambda connection, schema, corpus: open_graph(connection, corpus, schema=schema)]
+)
+def test_a_corpus_that_no_passage_names_is_refused_with_the_corpora_that_they_name(own_names, read):
     tenants = dataclasses.replace(OURS, corpus_key="mandant")
+    with pytest.raises(InvalidInputError, match=r"no node 'Absatz' has 'nord' in 'mandant'; its values: none\."):
+        read(own_names, tenants, corpus="nord")
+    own_names.write("MATCH (p:Absatz) SET p.mandant = CASE p.nr WHEN 7 THEN 'west' ELSE 'ost' END")
+    with pytest.raises(InvalidInputError, match=r"no node 'Absatz' has 'nord' in 'mandant'; its values: 'ost', 'west'"):
+        read(own_names, tenants, corpus="nord")
+    assert [record.id for record in read_graph(own_names, tenants, corpus="west").passages] == ["7"]
+
+
+def test_a_corpus_of_another_library_without_a_text_is_read_and_not_opened(own_names):
+    tenants = dataclasses.replace(OURS, corpus_key="mandant")
+    own_names.write("CREATE (:Absatz {nr: 9, mandant: 'nord'})")
+    assert read_graph(own_names, tenants, corpus="nord").passages == ()
     with pytest.raises(InvalidInputError, match="has a text in 'inhalt', and 'nord' in 'mandant'"):
         open_graph(own_names, "nord", schema=tenants)
 

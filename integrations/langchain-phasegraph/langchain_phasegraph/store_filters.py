@@ -103,7 +103,24 @@ def _faiss(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     return {"filter": lambda metadata: matches(Document("", metadata=metadata), wanted) and of_own(metadata), **depth}
 
 
+_RANGES = ("$gt", "$gte", "$lt", "$lte")
+
+
+def _check_ranges(store: Any, wanted: Mapping[str, Any]) -> None:
+    """Raise FilterRefusedError if the filter compares a text by size, for a store that compares only numbers."""
+    for key, value in wanted.items():
+        for part in value if key in ("$and", "$or") else ():
+            _check_ranges(store, part)
+        for name, operand in value.items() if isinstance(value, Mapping) else ():
+            if name in _RANGES and isinstance(operand, str):
+                raise FilterRefusedError(
+                    f"{type(store).__name__} compares only numbers with {name}; got {operand!r:.120} for {key!r}: "
+                    "store a number, such as a year or a timestamp"
+                )
+
+
 def _chroma(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
+    _check_ranges(store, wanted)
     return {"filter": _words([*_parts(wanted), *([dict(own)] if own else [])])}
 
 
@@ -112,11 +129,12 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
     if own is not None and not isinstance(own, models.Filter):
         raise _cannot_combine("a Filter of qdrant_client", type(own).__name__)
+    _check_ranges(store, wanted)
     name = getattr(store, "metadata_payload_key", "metadata")
 
     def one(key: str, operator: str, value: Any) -> Any:
         field = f"{name}.{key}"
-        if operator in ("$gt", "$gte", "$lt", "$lte"):
+        if operator in _RANGES:
             return models.FieldCondition(key=field, range=models.Range(**{operator[1:]: value}))
         if operator in LISTS:
             found: Any = models.Filter(should=[one(key, "$eq", each) for each in value])

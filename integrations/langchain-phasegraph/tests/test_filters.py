@@ -232,6 +232,14 @@ def test_a_qdrant_filter_that_says_something_else_is_not_guessed(made, given):
         own_filter(made["Qdrant"](), {"filter": given})
 
 
+@pytest.mark.parametrize("store", ["Chroma", "Qdrant"])
+@pytest.mark.parametrize("inside", [lambda one: one, lambda one: {"$or": [{"lang": "en"}, {"row": 1, **one}]}])
+def test_a_text_that_the_store_cannot_compare_is_refused_with_its_key(made, store, inside):
+    retriever = PhaseGraphRetriever(vector=made[store](), graph=EntityGraphRetriever.from_documents(documents()), k=60)
+    with pytest.raises(InvalidInputError, match=r"compares only numbers with \$gte; got 'e' for 'lang'"):
+        retriever.invoke(QUERY, filter=inside({"lang": {"$gte": "e"}}))
+
+
 class Plain(VectorStore):
     """A store of an unknown class that ignores filters."""
 

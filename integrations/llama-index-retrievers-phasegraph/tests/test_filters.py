@@ -2,12 +2,14 @@
 
 import json
 import uuid
+from typing import ClassVar
 
 import chromadb
 import faiss
 import numpy as np
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.indices.query.query_transform.base import IdentityQueryTransform
 from llama_index.core.llms import MockLLM
@@ -20,7 +22,7 @@ from llama_index.vector_stores.faiss import FaissVectorStore
 from llamaindex_stores import Looked
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
-from phasegraph import InvalidInputError, PhasegraphWarning
+from phasegraph import AllSourcesFailed, InvalidInputError, PhasegraphWarning
 
 QUERY = "Who met Ada in Rome?"
 
@@ -229,9 +231,78 @@ def test_an_operator_that_the_store_does_not_know_ends_the_call_and_does_not_cou
     index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4), storage_context=storage)
     retriever = CalibratedFusionRetriever.from_index(index, k=60)
     for _ in range(11):
-        with pytest.raises(InvalidInputError, match=r"ChromaVectorStore refuses filters= with 'text_match' on 'lang'"):
+        with pytest.raises(
+            InvalidInputError, match=r"ChromaVectorStore refuses filters= with 'text_match' on 'lang' \('en'\)"
+        ):
             retriever.retrieve(QUERY, filters=wanted(("lang", FilterOperator.TEXT_MATCH, "en")))
     assert all(report.status == "ok" for report in retriever.explain(QUERY, filters=EN).reports)
+
+
+class Multiplying(ChromaVectorStore):
+    """A store that multiplies the question's vector with its vectors of length 4, as Qdrant in memory does."""
+
+    asked: ClassVar[list] = []
+
+    def query(self, query, **kwargs):
+        self.asked.append(query.filters)
+        np.zeros((30, 4)) @ np.array(query.query_embedding)
+        return super().query(query, **kwargs)
+
+
+@pytest.mark.parametrize("own", [None, wanted(("row", FilterOperator.LT, 9))])
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_question_that_also_fails_without_the_filters_is_a_failure_of_the_source(asynchronous, own):
+    store = Multiplying(chroma_collection=chromadb.EphemeralClient().create_collection(f"c{uuid.uuid4().hex}"))
+    storage = StorageContext.from_defaults(vector_store=store)
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4), storage_context=storage)
+
+    async def explained(dimensions, filters):
+        store.asked.clear()
+        vector = index.as_retriever(embed_model=MockEmbedding(dimensions), filters=own)
+        retriever = CalibratedFusionRetriever(vector=vector)
+        return (
+            await retriever.aexplain(QUERY, filters=filters)
+            if asynchronous
+            else retriever.explain(QUERY, filters=filters)
+        )
+
+    with pytest.raises(AllSourcesFailed) as caught:
+        await explained(3, EN)
+    assert "mismatch" in str(caught.value.__cause__)
+    assert store.asked[1:] == [own]
+    unknown = wanted(("lang", FilterOperator.TEXT_MATCH, "en"))
+    with pytest.raises(InvalidInputError, match=r"Multiplying refuses filters= with .*'text_match'.* on 'lang'"):
+        await explained(4, unknown)
+    assert store.asked[1:] == [own]
+    assert (await explained(4, EN)).ids
+    assert len(store.asked) == 1
+
+
+class Texts(BaseModel):
+    """The values of a filter, which must be texts."""
+
+    values: list[str]
+
+
+class Validating(ChromaVectorStore):
+    """A store that validates the values of a filter with pydantic, as Qdrant does for the operators != and in."""
+
+    def query(self, query, **kwargs):
+        if query.filters is not None:
+            Texts(values=[one.value for one in query.filters.filters])
+        return super().query(query, **kwargs)
+
+
+def test_a_value_that_the_store_does_not_take_ends_the_call_and_is_named():
+    store = Validating(chroma_collection=chromadb.EphemeralClient().create_collection(f"c{uuid.uuid4().hex}"))
+    storage = StorageContext.from_defaults(vector_store=store)
+    index = VectorStoreIndex(nodes(), embed_model=MockEmbedding(4), storage_context=storage)
+    retriever = CalibratedFusionRetriever.from_index(index, k=60)
+    both = wanted(("part", FilterOperator.NE, 1.5), ("lang", FilterOperator.EQ, "en"))
+    with pytest.raises(
+        InvalidInputError, match=r"Validating refuses filters= with '!=', '==' on 'lang' \('en'\), 'part' \(1\.5\)"
+    ):
+        retriever.retrieve(QUERY, filters=both)
 
 
 class Garbled(ChromaVectorStore):

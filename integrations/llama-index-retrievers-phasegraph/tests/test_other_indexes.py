@@ -12,11 +12,12 @@ from llama_index.core import (
     TreeIndex,
     VectorStoreIndex,
 )
+from llama_index.core.indices.property_graph import LLMSynonymRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import KGTableRetriever, KnowledgeGraphRAGRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
-from llamaindex_stores import Keywords, Listed, Looked, hits
+from llamaindex_stores import CHUNKS, Keywords, Listed, Looked, hits, ids_of, property_graph
 
 from llama_index.retrievers.phasegraph import (
     CalibratedFusionRetriever,
@@ -92,6 +93,19 @@ def test_equal_scores_keep_one_order_where_facts_get_a_new_id_at_every_call(kind
     total = len(order)
     assert f"1 of {total} hits get a new random id in every call: facts of a graph" in report.notes
     assert f"ids of 1 of {total} hits from their text" in report.notes
+
+
+@pytest.mark.parametrize("include_text", [True, False])
+def test_a_user_of_the_older_knowledge_graph_is_told_the_index_that_finds_passages(include_text):
+    with pytest.warns(PhasegraphWarning, match="hits without an id") as told:
+        CalibratedFusionRetriever(graph=knowledge().as_retriever(include_text=include_text)).retrieve("Who is Ada?")
+    (said,) = (str(each.message) for each in told if "without an id" in str(each.message))
+    assert said.endswith("use a PropertyGraphIndex in place of the KnowledgeGraphIndex to get passages with ids")
+    assert "HitFields" not in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PhasegraphWarning)
+        graph = LLMSynonymRetriever(property_graph().property_graph_store, llm=Keywords(), include_text=include_text)
+        assert set(ids_of(CalibratedFusionRetriever(graph=graph).retrieve("Who is Ada?"))) == set(CHUNKS)
 
 
 @pytest.mark.filterwarnings("ignore:.*hits without an id:phasegraph.PhasegraphWarning")

@@ -22,6 +22,7 @@ from phasegraph.neo4j.records import (
     named_record,
 )
 from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, for_entities, quote, render, schema_named
+from phasegraph.neo4j.writing import existing_corpus, first_ten
 
 MARK, ESCAPE = "\x1f", "\x1b"
 _MARKED, _ESCAPED = ESCAPE + "m", ESCAPE + "e"
@@ -101,6 +102,7 @@ def columns_of(texts: Iterable[str], width: int) -> tuple[list[str], ...]:
 Fact: TypeAlias = tuple[str, str, str, int]
 _PASSAGES = "MATCH (p:«passage») WHERE p.«text» IS NOT NULL AND {only}\n"
 _MENTIONS = "[(p)-[:«provenance»]-(e«:entity») WHERE NOT e:«passage» | {name}]"
+_CORPORA = "MATCH (p:«passage») WHERE p.«corpus» IS NOT NULL RETURN DISTINCT p.«corpus»"
 _FACTS = "MATCH (a:«entity»)-[r]->(b:«entity»)\n"
 _FACTS_OF_ANY = """\
 MATCH (p:«passage»)-[:«provenance»]-(a) WHERE NOT a:«passage» WITH DISTINCT a
@@ -113,6 +115,8 @@ def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str |
     asked = _passages_statement(schema), _facts_statement(schema)
     blocks, lines = read_together(connection, asked, {"corpus": corpus}, timeout)
     rows = [row for block in blocks for row in block[0]]
+    if not rows and corpus is not None:
+        _check_foreign_corpus(connection, schema, corpus, timeout)
     ids = [str(row[0] if _named(row[0]) else row[1]) for row in rows]
     ends = [values_of(row[4]) for row in rows]
     named = [[name for name in each if name.strip()] for each in ends]
@@ -134,6 +138,16 @@ def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str |
             "fact with the id of a passage"
         )
     return GraphRecords(in_order(records), unplaced=left, stable_ids=all(_named(row[0]) for row in rows))
+
+
+def _check_foreign_corpus(connection: Neo4jConnection, schema: GraphSchema, corpus: str, timeout: float) -> None:
+    """Raise InvalidInputError if no passage, with or without a text, names the corpus."""
+    names = [row[0] for row in connection.read(render(_CORPORA, schema.names()), timeout=timeout)]
+    if corpus not in names:
+        raise InvalidInputError(
+            f"schema {schema.name!r}: no node {schema.passage_label!r} has {corpus!r:.60} in {schema.corpus_key!r}; "
+            f"its values: {first_ten(sorted(names, key=str))}. Give corpus= one of these values, or check corpus_key"
+        )
 
 
 def _warn_of_misfits(schema: GraphSchema, with_id: Sequence[bool], edges: int, named: int) -> None:
@@ -277,7 +291,8 @@ def read_graph(
     Raises
     ------
     InvalidInputError
-        If the schema is unknown or cannot be detected, or if it has no corpus key and `corpus` is given.
+        If the schema is unknown or cannot be detected, if it has no corpus key and `corpus` is given, or if the
+        database does not have the corpus; the message names its corpora.
     StoreError
         If the server fails.
 
@@ -320,7 +335,7 @@ def read_changes(
     Raises
     ------
     InvalidInputError
-        If `since` is negative.
+        If `since` is negative, or the corpus does not exist.
     StoreError
         If the server fails.
     """
@@ -356,8 +371,13 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
 
 
 def _revision(connection: Neo4jConnection, corpus: str, timeout: float) -> tuple[int, int]:
-    """Return the revision at which the corpus was created, and its current revision; (0, 0) for an unknown corpus."""
+    """Return the revision at which the corpus was created, and its current revision.
+
+    Raise InvalidInputError if the corpus does not exist. A corpus that is created meanwhile gives (0, 0).
+    """
     rows = connection.read(_REVISION, {"corpus": corpus}, timeout=timeout)
+    if not rows:
+        existing_corpus(connection, corpus, timeout=timeout)
     return (int(rows[0][0] or 0), int(rows[0][1])) if rows else (0, 0)
 
 

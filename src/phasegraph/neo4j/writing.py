@@ -26,26 +26,38 @@ _DROP_CORPUS = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) DELETE c"
 _CORPORA = "MATCH (c:`PhasegraphCorpus`) RETURN c.name ORDER BY c.name"
 
 
-def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
-    """Return the names of the corpora that `write_graph` wrote into this database, sorted."""
-    return tuple(str(row[0]) for row in connection.read(_CORPORA, timeout=BULK_SECONDS))
+def list_corpora(connection: Neo4jConnection, *, timeout: float | None = None) -> tuple[str, ...]:
+    """Return the names of the corpora that `write_graph` wrote into this database, sorted.
+
+    `timeout` is the maximum duration in seconds; default the connection's `timeout`. Raises StoreError if the server
+    does not answer in this time.
+    """
+    return tuple(str(row[0]) for row in connection.read(_CORPORA, timeout=timeout))
 
 
-def existing_corpus(connection: Neo4jConnection, corpus: str | None) -> str:
+def existing_corpus(connection: Neo4jConnection, corpus: str | None, *, timeout: float = BULK_SECONDS) -> str:
     """Return the name of a corpus in the database; None means the only corpus of the database.
 
     Raise InvalidInputError if the corpus does not exist, or if `corpus` is None and the database has none or several.
     """
-    names = list_corpora(connection)
+    names = list_corpora(connection, timeout=timeout)
     found = names[0] if corpus is None and len(names) == 1 else corpus
     if found is None or found not in names:
-        listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
         said = f"{len(names)} corpora" if corpus is None else f"no corpus {corpus!r}; its corpora"
         raise InvalidInputError(
-            f"the database has {said}: {listed or 'none'}. Give corpus= one of these names, or write the corpus with "
+            f"the database has {said}: {first_ten(names)}. Give corpus= one of these names, or write the corpus with "
             "write_graph"
         )
     return found
+
+
+def first_ten(names: Sequence[object]) -> str:
+    """Return a list of at most ten names for a message; "none" if there are no names.
+
+    >>> first_ten(["a", "b"])
+    "'a', 'b'"
+    """
+    return ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "") or "none"
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str, *, missing_ok: bool = False) -> None:
@@ -127,9 +139,13 @@ def ensure_schema(connection: Neo4jConnection) -> None:
         raise _in_the_way(wanted, obstacle)
 
 
-def list_schema(connection: Neo4jConnection) -> tuple[SchemaObject, ...]:
-    """Return the constraints and indexes of phasegraph's schema that exist in the database."""
-    present = {(each.name, each.kind, each.covers, each.properties): each for each in _present(connection)}
+def list_schema(connection: Neo4jConnection, *, timeout: float | None = None) -> tuple[SchemaObject, ...]:
+    """Return the constraints and indexes of phasegraph's schema that exist in the database.
+
+    `timeout` is the maximum duration in seconds; default the connection's `timeout`. Raises StoreError if the server
+    does not answer in this time.
+    """
+    present = {(each.name, each.kind, each.covers, each.properties): each for each in _present(connection, timeout)}
     wanted = [(each.name, each.kind, each.covers, each.properties) for each in CREATED]
     return tuple(present[each] for each in wanted if each in present)
 
@@ -150,7 +166,7 @@ def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False
     InvalidInputError
         If the database contains a corpus and `corpora_may_remain` is False.
     """
-    left = () if corpora_may_remain else list_corpora(connection)
+    left = () if corpora_may_remain else list_corpora(connection, timeout=BULK_SECONDS)
     if left:
         named = ", ".join(f"{corpus!r:.60}" for corpus in left[:5])
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
@@ -158,17 +174,17 @@ def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False
             f"the schema must not be dropped while the database contains corpora ({named}{more}): drop the corpora "
             "first, or pass corpora_may_remain=True"
         )
-    dropped = list_schema(connection)
+    dropped = list_schema(connection, timeout=BULK_SECONDS)
     for each in dropped:
         connection.write(f"DROP {each.kind.upper()} {each.name} IF EXISTS")
     return tuple(each.name for each in dropped)
 
 
-def _present(connection: Neo4jConnection) -> list[SchemaObject]:
+def _present(connection: Neo4jConnection, timeout: float | None = BULK_SECONDS) -> list[SchemaObject]:
     """Return all constraints and indexes on phasegraph's labels and relationship types, whoever created them."""
     return [
         SchemaObject(name, "constraint" if constraint else "index", covers, tuple(properties), state)
-        for name, covers, properties, constraint, state in connection.read(_PRESENT, timeout=BULK_SECONDS)
+        for name, covers, properties, constraint, state in connection.read(_PRESENT, timeout=timeout)
     ]
 
 

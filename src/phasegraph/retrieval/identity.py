@@ -92,13 +92,14 @@ class Identities:
         own: Sequence[object],
         details: Callable[[int], tuple[Mapping[str, object], str]],
         notes: list[str],
+        advice: str | None = None,
     ) -> list[str]:
         """Return an id for each hit: its own id, or an id from its metadata or its text.
 
         `own` contains each hit's own id, or None if the hit has none. `notes` receives the origin of all other ids.
         ``details(row) -> (metadata, text)`` is called only for hits without an own id. Warn once per source if an id is
         made from a text. Also warn once per metadata key that gives the same id to different texts; such a key often
-        contains the id of a whole document.
+        contains the id of a whole document. `advice` ends the warning about texts as ids; None means how to give ids.
         """
         if set(map(type, own)) == {str} and "" not in own:
             return list(own)  # type: ignore[arg-type]
@@ -112,7 +113,7 @@ class Identities:
         if counts.get("text"):
             self._once.warn(
                 f"source {self._source!r} returns hits without an id: their texts serve as ids, also to join them "
-                "with hits of other sources; give the hits ids, or set fields=HitFields(id=...)",
+                f"with hits of other sources; {advice or 'give the hits ids, or set fields=HitFields(id=...)'}",
                 key="no id",
             )
         for origin, count in counts.items():

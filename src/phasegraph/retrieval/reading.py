@@ -55,15 +55,24 @@ class HitReader:
         object.__setattr__(self, "direction", Direction(self.fields.higher_is_better, self.known, self.name))
         object.__setattr__(self, "identities", Identities(self.name))
 
-    def ids(self, hits: Sequence[Any], own: Sequence[object], notes: list[str], *, parts: bool = False) -> list[str]:
+    def ids(
+        self,
+        hits: Sequence[Any],
+        own: Sequence[object],
+        notes: list[str],
+        *,
+        parts: bool = False,
+        advice: str | None = None,
+    ) -> list[str]:
         """Return the ids of hits: the ids that :class:`HitFields` declares, or the hits' own ids `own`.
 
         Set `parts` to True if the hits are facts about passages: then several texts may share an id without a warning.
+        `advice` is for :meth:`Identities.read`.
         """
         check_length(hits)
         if self.fields.id is not None:
             own = self._declared("id", self.fields.id, hits)
-        ids = self.identities.read(own, lambda row: self._looked_into(hits[row]), notes)
+        ids = self.identities.read(own, lambda row: self._looked_into(hits[row]), notes, advice)
         if not parts and len(set(ids)) < len(ids):
             self.identities.repeated(ids, lambda row: self.text(hits[row]), notes)
         return ids

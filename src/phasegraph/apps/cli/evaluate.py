@@ -200,7 +200,7 @@ def compare_systems(
     trial = Trial([known[name] for name in names], measures, baseline, measured.within, systems.fetch_k)
     answers, left_out = trial.answers(inputs)
     table = trial.table(answers, tested, [*lacking, *left_out])
-    doubts = _doubts(whole, printed, systems.fetch_k, measured.within)
+    doubts = _doubts(whole, printed, systems, measured.within)
     state = table.to_dict() | {"within": measured.within, "notes": [*table.notes, *doubts]}
     output = Output(state, [main_sheet(table, printed, measured.within, doubts)])
     if best_simple(table):
@@ -221,19 +221,19 @@ def compare_systems(
         shown.print(f"report: {page}")
 
 
-def _doubts(dataset: Dataset, measures: Sequence[Measure], limit: int, within: str | None) -> list[str]:
-    """Return a line for each reason to doubt the figures: lists shorter than a measure, or embeddings in wrong order.
+def _doubts(dataset: Dataset, measures: Sequence[Measure], systems: SystemOptions, within: str | None) -> list[str]:
+    """Return a line for each reason to doubt the figures: lists shorter than a measure, or wrong embeddings.
 
     With `within`, questions of different collections may be equal, so their embeddings are not checked.
     """
-    found = []
+    found, limit = [], systems.fetch_k
     deep = [measure for measure in measures if measure.k > limit and len(dataset.passages) > limit]
     if deep:
         found.append(
             f"lists of {counted(limit, 'hit')} are too short for {', '.join(map(str, deep))}: a fusion can return more "
             f"hits than one source; --fetch-k {max(measure.k for measure in deep)} gives lists of sufficient length"
         )
-    return found + embedding_doubts(dataset) if within is None else found
+    return found + embedding_doubts(dataset, systems.embedder) if within is None else found
 
 
 @dataclass(frozen=True, slots=True)

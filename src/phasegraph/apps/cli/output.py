@@ -88,14 +88,25 @@ def open_dataset(
     return dataset
 
 
-def embedding_doubts(dataset: Dataset) -> list[str]:
-    """Return a line if the questions' embeddings do not fit the embeddings of the passages that answer them."""
+def embedding_doubts(dataset: Dataset, embedder: str | None = None) -> list[str]:
+    """Return a line if the questions' embeddings do not fit the embeddings of the passages that answer them.
+
+    `embedder` is the name of the model that embedded the texts if the folder of the data set has no embeddings.
+    """
     if embeddings_fit(dataset):
         return []
+    advice = (
+        "check that row i of passages.f16.npy and queries.f16.npy belongs to line i of corpus.jsonl and queries.jsonl, "
+        "and that one model made both"
+    )
+    if embedder is not None and dataset.path is not None and not (dataset.path / "passages.f16.npy").is_file():
+        advice = (
+            f"check that --embedder {embedder} embeds questions and passages with the same model, and that the model "
+            "knows the language of the texts"
+        )
     return [
         "on average, the embedding of a question is not clearly nearer to the question's own passages than to the "
-        "other passages: check that row i of passages.f16.npy and queries.f16.npy belongs to line i of corpus.jsonl "
-        "and queries.jsonl, and that one model made both"
+        f"other passages: {advice}"
     ]
 
 

@@ -107,25 +107,31 @@ _MADE_ANEW: Mapping[str, str] = MappingProxyType(
     {"kg_rel_map": "facts of a graph", "graph_store_query": "rows of a graph", "sql_query": "rows of a database"}
 )
 """Descriptions of the nodes to which the framework gives a random id at every call, by a metadata key of the node."""
+_FACTS_ADVICE = (
+    "LlamaIndex makes a new node of the facts in every call; use a PropertyGraphIndex in place of the "
+    "KnowledgeGraphIndex to get passages with ids"
+)
 _NO_FACTS = "No relationships found."
 """The text of the node that the framework's knowledge graph index returns if it found nothing."""
 
 
-def _with_stable_ids(hits: Sequence[NodeWithScore], notes: list[str]) -> Sequence[NodeWithScore]:
+def _with_stable_ids(hits: Sequence[NodeWithScore], notes: list[str]) -> tuple[Sequence[NodeWithScore], str | None]:
     """Replace random ids by ids from the texts, and drop a node that only says that nothing was found.
 
-    Hits with equal scores are ordered by id, so random ids would give a random order.
+    Hits with equal scores are ordered by id, so random ids would give a random order. Also return advice for a user
+    whose hits have no ids; None means the general advice.
     """
     if len(hits) == 1 and _says_nothing(hits[0].node):
         notes.append("the source's graph found no relationships")
-        return []
+        return [], None
     keys = [next(filter(hit.node.metadata.__contains__, _MADE_ANEW), None) for hit in hits]
     said = sorted({_MADE_ANEW[key] for key in keys if key is not None})
     if not said:
-        return hits
+        return hits, None
     count = sum(key is not None for key in keys)
     notes.append(f"{count} of {len(hits)} hits get a new random id in every call: {', '.join(said)}")
-    return [hit if key is None else _without_id(hit) for hit, key in zip(hits, keys, strict=True)]
+    stable = [hit if key is None else _without_id(hit) for hit, key in zip(hits, keys, strict=True)]
+    return stable, _FACTS_ADVICE if "kg_rel_map" in keys else None
 
 
 def _without_id(hit: NodeWithScore) -> NodeWithScore:
@@ -156,13 +162,14 @@ def ranking_of(
     id, which says how the source found a passage. If `ranks` is True, the hits' scores are ignored, and only their
     ranks count. If `ordered` is False, the order of the hits has no meaning.
     """
-    hits = _with_stable_ids(hits, notes) if own is None else hits
+    hits, advice = _with_stable_ids(hits, notes) if own is None else (hits, None)
     nodes = [hit.node for hit in hits]
     plain = _PLAIN_NODES.issuperset(map(type, nodes))
     if own is not None:
         ids = reader.ids(hits, own, notes, parts=True)
     else:
-        ids = reader.ids(hits, [one.id_ for one in nodes] if plain else list(map(own_id, nodes)), notes)
+        held_ids = [one.id_ for one in nodes] if plain else list(map(own_id, nodes))
+        ids = reader.ids(hits, held_ids, notes, advice=advice)
     found = {} if evidence is None else evidence(ids)
     held = nodes if plain else [None if isinstance(one, NamedNode) else one for one in nodes]
     payloads = Payloads(ids, held, found)

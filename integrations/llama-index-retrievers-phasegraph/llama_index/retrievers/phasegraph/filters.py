@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.bridge.pydantic import ValidationError
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.simple import SimpleVectorStore
@@ -288,31 +289,43 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
     return made
 
 
-_REFUSALS = (NotImplementedError, TypeError, ValueError)
+REFUSALS = (NotImplementedError, TypeError, ValueError, ValidationError)
+"""The errors with which vector stores refuse filters."""
+
+
+def refusal(
+    name: str, retriever: Any, filters: MetadataFilters | None, error: BaseException
+) -> FilterRefusedError | None:
+    """Return the error to raise if `error`, one of :data:`REFUSALS`, may be the refusal of the filters by a store.
+
+    A store that does not know an operator raises such an error at every search. Errors from outside the retriever's
+    vector store, and errors of subclasses such as ``json.JSONDecodeError``, are failures of the source: the result is
+    None. A SimpleVectorStore gets no filters (:class:`OneSearchAtATime`). `name` is the name of the source, for the
+    message.
+    """
+    store = type(getattr(retriever, "_vector_store", None))
+    frames = (frame.f_globals.get("__name__") for frame, _ in walk_tb(error.__traceback__))
+    if filters is None or issubclass(store, SimpleVectorStore):
+        return None
+    if type(error) not in REFUSALS or store.__module__ not in frames:
+        return None
+    tests = sorted({f"{one.key!r} ({one.value!r:.40})" for one in _every(filters)})
+    return FilterRefusedError(
+        f"source {name!r}: {store.__name__} refuses filters= with {_listed(operators_of(filters))} on "
+        f"{', '.join(tests)} ({type(error).__name__}): use operators and values that this store supports"
+    )
 
 
 @contextmanager
-def refusing(name: str, retriever: Any, filters: MetadataFilters | None) -> Iterator[None]:
-    """Raise FilterRefusedError instead of the error with which the retriever's vector store refuses the filters.
-
-    A store that does not know an operator raises such an error at every search. Errors from outside the store, and
-    errors of subclasses such as ``json.JSONDecodeError``, pass through: they are failures of the source. A
-    SimpleVectorStore gets no filters (:class:`OneSearchAtATime`). `name` is the name of the source, for the message.
-    """
+def raising_again(error: BaseException) -> Iterator[None]:
+    """Raise `error` if the ``with`` block raises an error of the same class; ignore other errors in the block."""
     try:
         yield
-    except _REFUSALS as error:
-        store = type(getattr(retriever, "_vector_store", None))
-        frames = (frame.f_globals.get("__name__") for frame, _ in walk_tb(error.__traceback__))
-        if filters is None or issubclass(store, SimpleVectorStore):
-            raise
-        if type(error) not in _REFUSALS or store.__module__ not in frames:
-            raise
-        keys = sorted({one.key for one in _every(filters)})
-        raise FilterRefusedError(
-            f"source {name!r}: {store.__name__} refuses filters= with {_listed(operators_of(filters))} on "
-            f"{_listed(keys)} ({type(error).__name__}): use operators and values that this store supports"
-        ) from error
+    except MemoryError:
+        raise
+    except Exception as other:  # noqa: BLE001 - a vector store can raise any error
+        if type(other) is type(error):
+            raise error from error.__cause__
 
 
 def _listed(names: Iterable[str]) -> str:

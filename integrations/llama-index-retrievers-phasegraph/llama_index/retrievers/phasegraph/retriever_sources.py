@@ -17,13 +17,15 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags, instr
 
 from llama_index.retrievers.phasegraph.conversion import as_node, ranking_of, reader_of, unpack
 from llama_index.retrievers.phasegraph.filters import (
+    REFUSALS,
     bm25_ids,
     is_bm25,
     joined,
     matching_rows,
     narrowed,
     only_matching,
-    refusing,
+    raising_again,
+    refusal,
 )
 from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriever, as_retriever
 from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
@@ -208,26 +210,52 @@ class _Call(SourceCall):
         return type(self)(self.source, query.native, self.notes)
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """Run the search; return the retriever's copy for this search (None for a core source), and the answer."""
+        """Run the search; return the retriever's copy for this search (None for a core source), and the answer.
+
+        If the store may have refused the filters, search once more without them: an error of the same class then shows
+        that the filters are not the cause. The hits of this search are not used.
+        """
         source = self.source
         if source.core:
             return None, source.retriever.search(query, limit, upstream)
-        with instrument_tags(self._tags()), refusing(source.name, source.retriever, source.filters):
+        with instrument_tags(self._tags()):
             asked, bundle = prepared(source.retriever, limit, upstream, source.seen), own_bundle(self.bundle, query)
-            if is_unheard(asked):
-                return asked, asked._handle_recursive_retrieval(bundle, asked._retrieve(bundle))
-            return asked, asked.retrieve(bundle)
+            try:
+                if is_unheard(asked):
+                    return asked, asked._handle_recursive_retrieval(bundle, asked._retrieve(bundle))
+                return asked, asked.retrieve(bundle)
+            except REFUSALS as error:
+                refused = refusal(source.name, source.retriever, source.filters, error)
+                if refused is None:
+                    raise
+                whole = prepared(source.whole, limit, upstream, source.seen)
+                with raising_again(error):  # no event of the framework contains the hits of this search
+                    whole._vector_store.query(whole._build_vector_store_query(bundle), **whole._kwargs)
+                raise refused from error
 
     async def aask(self, query: str, limit: int | None, upstream: Upstream) -> object:
         """Run :meth:`ask` asynchronously."""
         source = self.source
         if source.core:
             return None, await source.retriever.asearch(query, limit, upstream)
-        with instrument_tags(self._tags()), refusing(source.name, source.retriever, source.filters):
+        with instrument_tags(self._tags()):
             asked, bundle = prepared(source.retriever, limit, upstream, source.seen), own_bundle(self.bundle, query)
-            if is_unheard(asked):
-                return asked, await asked._ahandle_recursive_retrieval(bundle, await asked._aretrieve(bundle))
-            return asked, await asked.aretrieve(bundle)
+            try:
+                if is_unheard(asked):
+                    return asked, await asked._ahandle_recursive_retrieval(bundle, await asked._aretrieve(bundle))
+                return asked, await asked.aretrieve(bundle)
+            except REFUSALS as error:
+                refused = refusal(source.name, source.retriever, source.filters, error)
+                if refused is None:
+                    raise
+                whole = prepared(source.whole, limit, upstream, source.seen)
+                with raising_again(error):
+                    if bundle.embedding is None:
+                        bundle.embedding = await whole._embed_model.aget_agg_embedding_from_queries(
+                            bundle.embedding_strs
+                        )
+                    await whole._vector_store.aquery(whole._build_vector_store_query(bundle), **whole._kwargs)
+                raise refused from error
 
     def _tags(self) -> dict[str, Any]:
         """Return the tags for the events and spans of this call; they contain the source's name."""
