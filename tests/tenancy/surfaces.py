@@ -315,6 +315,8 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "langchain_phasegraph/restricted_search",
                 "langchain_phasegraph/store_filters",
                 "llama_index/retrievers/phasegraph/filters",
+                "llama_index/retrievers/phasegraph/matching_nodes",
+                "llama_index/retrievers/phasegraph/restricted_search",
             ),
             TENANT,
         ),
@@ -406,7 +408,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             (
                 "langchain_phasegraph/restricted_search",
-                "llama_index/retrievers/phasegraph/filters",
+                "llama_index/retrievers/phasegraph/restricted_search",
                 "llama_index/retrievers/phasegraph/retriever_sources",
                 "phasegraph/graph/chunk_graph",
                 "phasegraph/graph/corpus/lookup",

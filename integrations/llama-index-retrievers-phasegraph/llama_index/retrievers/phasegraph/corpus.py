@@ -25,8 +25,9 @@ from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
 from llama_index.retrievers.phasegraph.embedding import Embedder
-from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
+from llama_index.retrievers.phasegraph.filters import filters_of
 from llama_index.retrievers.phasegraph.lookup import Lookup, own_ids
+from llama_index.retrievers.phasegraph.matching_nodes import NodeFilter
 from llama_index.retrievers.phasegraph.nodes import copy_of, held_by_id, metadata_of, node_of
 from llama_index.retrievers.phasegraph.postgres_store import all_nodes
 from llama_index.retrievers.phasegraph.property_graph import chunk_of

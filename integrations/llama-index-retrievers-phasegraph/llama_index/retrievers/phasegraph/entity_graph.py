@@ -21,14 +21,9 @@ from llama_index.retrievers.phasegraph.corpus import (
     KeptNodes,
 )
 from llama_index.retrievers.phasegraph.embedding import embedding_instead
-from llama_index.retrievers.phasegraph.filters import (
-    NodeFilter,
-    check_filters,
-    check_required,
-    check_required_key,
-    joined,
-)
+from llama_index.retrievers.phasegraph.filters import check_filters, check_required, check_required_key, joined
 from llama_index.retrievers.phasegraph.lookup import Lookup
+from llama_index.retrievers.phasegraph.matching_nodes import NodeFilter
 from llama_index.retrievers.phasegraph.nodes import copy_of
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
 from llama_index.retrievers.phasegraph.retriever_sources import RetrieverSource

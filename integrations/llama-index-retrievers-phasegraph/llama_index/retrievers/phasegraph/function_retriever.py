@@ -16,8 +16,8 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 
 from llama_index.retrievers.phasegraph.conversion import unpack
-from llama_index.retrievers.phasegraph.filters import only_matching
 from llama_index.retrievers.phasegraph.lookup import lists_all_nodes
+from llama_index.retrievers.phasegraph.matching_nodes import only_matching
 from llama_index.retrievers.phasegraph.own_retriever import Exchange, OwnRetriever
 from phasegraph import InvalidTypeError
 from phasegraph.retrieval import describe_type, parameters_of

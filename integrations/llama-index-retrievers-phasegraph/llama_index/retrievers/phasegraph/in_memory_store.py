@@ -17,7 +17,8 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index.retrievers.phasegraph.filters import key_of, verdict_of
+from llama_index.retrievers.phasegraph.filters import key_of
+from llama_index.retrievers.phasegraph.matching_nodes import verdict_of
 from phasegraph.retrieval import FilterRefusedError, Nearest, Recent, turn
 
 

@@ -9,9 +9,9 @@ from llama_index.core import VectorStoreIndex
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.retrievers import QueryFusionRetriever
 
-from llama_index.retrievers.phasegraph.filters import bm25_ids, is_bm25
 from llama_index.retrievers.phasegraph.lookup import lists_all_nodes, own_ids
 from llama_index.retrievers.phasegraph.own_retriever import OwnRetriever
+from llama_index.retrievers.phasegraph.restricted_search import bm25_ids, is_bm25
 from phasegraph.retrieval import warn
 
 

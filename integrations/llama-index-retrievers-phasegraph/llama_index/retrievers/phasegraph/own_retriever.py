@@ -13,8 +13,9 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters
 
-from llama_index.retrievers.phasegraph.filters import narrowed, only_matching
+from llama_index.retrievers.phasegraph.matching_nodes import only_matching
 from llama_index.retrievers.phasegraph.postgres_store import with_sql_filters
+from llama_index.retrievers.phasegraph.restricted_search import narrowed
 from phasegraph import Ranking
 from phasegraph.retrieval import Upstream, shown
 

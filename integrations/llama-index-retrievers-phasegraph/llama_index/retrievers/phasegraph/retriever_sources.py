@@ -16,20 +16,11 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import as_node, ranking_of, reader_of, unpack
-from llama_index.retrievers.phasegraph.filters import (
-    REFUSALS,
-    bm25_ids,
-    is_bm25,
-    joined,
-    matching_rows,
-    narrowed,
-    only_matching,
-    raising_again,
-    refusal,
-)
+from llama_index.retrievers.phasegraph.filters import joined
 from llama_index.retrievers.phasegraph.function_retriever import FunctionRetriever, as_retriever
 from llama_index.retrievers.phasegraph.in_memory_store import StoreCache
 from llama_index.retrievers.phasegraph.lookup import Lookup
+from llama_index.retrievers.phasegraph.matching_nodes import matching_rows, only_matching
 from llama_index.retrievers.phasegraph.method_replacements import deleted_nodes
 from llama_index.retrievers.phasegraph.node_limits import part_of
 from llama_index.retrievers.phasegraph.nodes import TripleNode, text_of
@@ -44,6 +35,14 @@ from llama_index.retrievers.phasegraph.property_graph import (
     stores_of,
 )
 from llama_index.retrievers.phasegraph.query_bundles import own_bundle
+from llama_index.retrievers.phasegraph.restricted_search import (
+    REFUSALS,
+    bm25_ids,
+    is_bm25,
+    narrowed,
+    raising_again,
+    refusal,
+)
 from llama_index.retrievers.phasegraph.retriever_traits import (
     decides_membership,
     is_asynchronous,
