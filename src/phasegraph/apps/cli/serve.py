@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 import sys
 import warnings
@@ -92,11 +93,14 @@ def run(
 class _Messages:
     """Standard output that only MCP messages reach: the SDK writes them to ``buffer``.
 
-    Printed texts, such as those of a model, go to `errors`, because they would damage the messages.
+    Other texts go to `errors`, because they would damage the messages: printed texts, and texts that a library in C or
+    another program writes to the descriptor of `output`.
     """
 
     def __init__(self, output: TextIO, errors: TextIO) -> None:
-        self.buffer, self._errors = output.buffer, errors
+        output.flush()
+        self.buffer, self._errors = os.fdopen(os.dup(output.fileno()), "wb"), errors
+        os.dup2(errors.fileno(), output.fileno())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._errors, name)

@@ -87,7 +87,9 @@ def mcp_server(view: Answers, about: str = "") -> Any:
             except errors as error:
                 if isinstance(error.__cause__, ValidationError):
                     await told(name, **arguments)  # refuses the same arguments in fewer and plainer words
-                raise error.__cause__ if isinstance(error.__cause__, errors) else error  # without the SDK's own words
+                if isinstance(error.__cause__, errors):
+                    raise error.__cause__ from None  # without the words that the SDK puts in front
+                raise
             if not isinstance(found, tuple):
                 return found
             # Version 1 of the SDK would check each answer by a schema that allows every object, on the event loop.
