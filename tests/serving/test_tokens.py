@@ -72,7 +72,9 @@ def test_without_a_readable_file_every_token_is_refused(looks, caplog, damage):
     assert looks.look(6) == [{}]
     assert [one.levelname for one in caplog.records] == ["ERROR"]
     assert "every token is refused: " in caplog.text
+    assert "tokens" in caplog.records[0].getMessage().partition("refused: ")[2]  # the path of the file
     assert OLD[:10] not in caplog.text
+    assert "0xff" not in caplog.text
     if damage == "unreadable":
         looks.path.rmdir()
     looks.path.write_text(OLD)

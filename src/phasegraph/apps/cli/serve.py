@@ -28,7 +28,7 @@ from phasegraph.apps.server.connections import Door, allow_descriptors, listenin
 from phasegraph.apps.server.following import FollowingView, Served
 from phasegraph.apps.server.turns import most_of_each_kind
 from phasegraph.apps.server.web import LOOPBACK, check_token, read_tenants, web_app
-from phasegraph.errors import PhasegraphWarning
+from phasegraph.errors import InvalidInputError, PhasegraphWarning
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.corpus.corpus import LOOKING
 from phasegraph.retrieval import PIPELINE
@@ -191,7 +191,10 @@ def _clients(
     if tenants is not None:
         read = read_tenants(tenants)
         return {token: name for name, (token, _) in read.items()}, {name: its for name, (_, its) in read.items()}
-    token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8-sig").strip())
+    try:
+        token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8-sig").strip())
+    except (OSError, UnicodeDecodeError) as error:  # the text of the error may contain a part of the token
+        raise InvalidInputError(f"{token_file}: the file cannot be read as text ({type(error).__name__})") from None
     return {token: "all"}, {"all": only_with(only, "--filter") if only else None}
 
 
