@@ -99,6 +99,7 @@ def test_agents_read_about_the_passages_and_the_confidence_in_the_description_of
         ("search", {"query": "x", "k": None}, "k must be an integer; got None"),
         ("search", {"query": "x", "k": 2.5}, "k must be an integer; got 2.5"),
         ("search", {"query": ["x"]}, "query must be text; got list"),
+        ("search", {"query": "x", "k": 101}, "k must be at most 100; got 101"),
         ("search", {}, "the field 'query' is missing: add it to the request"),
         ("passages", {"ids": "red-1"}, "ids must be a list, not a string; got 'red-1'"),
     ],
@@ -109,15 +110,33 @@ def test_a_wrong_argument_of_a_tool_is_refused_as_over_http(folder, name, argume
         asyncio.run(server.call_tool(name, arguments))
 
 
+def test_any_text_about_the_passages_can_be_sent(folder):
+    server = mcp_server(Served(folder, filters={"": None}).views[""], "Machines\n of hall\x1b[2J \udcff.")
+    (tool, *_) = asyncio.run(server.list_tools())
+    assert r"The collection: Machines of hall\x1b[2J \udcff. The confidence" in tool.description
+    assert tool.model_dump_json()
+
+
 def test_what_a_model_prints_is_no_message_of_the_server(folder):
     asks = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    done = subprocess.run(
+    calls = {"name": "search", "arguments": {"query": "Oslo"}}
+    sent = [
+        {"id": 1, "method": "initialize", "params": asks},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": calls},
+    ]
+    with subprocess.Popen(
         command(str(folder), "--embedder", "tests.serving.loud:embed"),
-        input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asks}) + "\n",
-        capture_output=True, text=True, timeout=PATIENCE, check=True,
-    )  # fmt: skip
-    assert [json.loads(one)["id"] for one in done.stdout.splitlines()] == [1]
-    assert "a model was loaded" in done.stderr
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        process.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **one}) + "\n" for one in sent))
+        process.stdin.flush()
+        said = [process.stdout.readline() for _ in range(2)]
+        rest, errors = process.communicate(timeout=PATIENCE)
+    assert [json.loads(one)["id"] for one in [*said, *rest.splitlines()]] == [1, 2]
+    assert "a model was loaded" in errors
+    assert "a library wrote to the descriptor" in errors
+    assert "a question was embedded" in errors
 
 
 def test_standard_error_names_the_transport(folder):

@@ -27,7 +27,7 @@ import pytest
 from tests.serving.conftest import TOKENS, command, embed, running, told_address
 from tests.suites.manual_time import PATIENCE, until
 
-from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
+from phasegraph.apps.server.connections import IDLE, Door, listening, protocol, run_server, until_cancelled
 from phasegraph.apps.server.json_answers import aside
 from phasegraph.apps.server.turns import LOW_PRIORITY, BusyError, Turns
 from phasegraph.apps.server.view import View
@@ -423,7 +423,10 @@ def test_too_many_requests_are_told_when_to_come_again(path, asked, status, wher
     assert [one.status_code for one in served] == [200, 200]
 
 
-def test_a_request_that_the_end_of_the_server_cuts_off_is_answered():
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_request_that_the_end_of_the_server_cuts_off_is_answered(before):
+    """With another request before it, the request is just about to be refused."""
+
     async def run():
         started, sent = asyncio.Event(), []
 
@@ -437,12 +440,17 @@ def test_a_request_that_the_end_of_the_server_cuts_off_is_answered():
         async def send(message):
             sent.append(message)
 
-        scope = {"type": "http", "path": "/search", "headers": []}
-        task = asyncio.create_task(until_cancelled(Gate({"": slow}))(scope, receive, send))
+        gate = until_cancelled(Gate({"": slow}, most=1, queue=0, refusal=PATIENCE))
+        scopes = [{"type": "http", "path": "/search", "headers": []} for _ in range(1 + before)]
+        *others, task = [asyncio.create_task(gate(scope, receive, send)) for scope in scopes]
         await started.wait()
+        while before and IDLE not in scopes[-1]:
+            await asyncio.sleep(0)
         task.cancel()
         await task
-        return sent
+        for one in others:
+            one.cancel()
+        return sent[:2]
 
     start, body = asyncio.run(run())
     assert start["status"] == 503

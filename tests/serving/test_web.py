@@ -356,9 +356,11 @@ def test_a_changed_file_of_tenants_changes_the_tokens_of_a_running_server(folder
         until(lambda: status(new) == 200)
         assert [status(token) for token in (TOKENS["red"], TOKENS["blue"], "green-" + "g" * 20)] == [401, 401, 401]
         path.write_text("{")
-        assert "tenants.json: restart the server for the new tenants and filters: green" in process.stderr.readline()
-        assert "tenants.json changed but cannot be read; the old tokens stay" in process.stderr.readline()
-        assert status(new) == 200
+        until(lambda: status(new) == 401)
+        assert "for the new tenants and filters; refused until then: green" in process.stderr.readline()
+        assert "tenants.json cannot be read, so every token is refused: " in process.stderr.readline()
+        write(red=new)
+        until(lambda: status(new) == 200)
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 import re
 import sys
 import warnings
@@ -17,6 +19,7 @@ from typing import Any, TextIO
 
 import typer
 
+from phasegraph._support.text import legible
 from phasegraph.apps.cli.models import model_named
 from phasegraph.apps.cli.output import only_with
 from phasegraph.apps.server.agents import mcp_server
@@ -25,11 +28,12 @@ from phasegraph.apps.server.connections import Door, allow_descriptors, listenin
 from phasegraph.apps.server.following import FollowingView, Served
 from phasegraph.apps.server.turns import most_of_each_kind
 from phasegraph.apps.server.web import LOOPBACK, check_token, read_tenants, web_app
-from phasegraph.errors import PhasegraphError, PhasegraphWarning, warn
+from phasegraph.errors import InvalidInputError, PhasegraphWarning
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.corpus.corpus import LOOKING
 from phasegraph.retrieval import PIPELINE
 from phasegraph.retrieval.plain_filters import Filter
+from phasegraph.sources.workers import outcome_of
 
 _log = logging.getLogger("phasegraph")
 _HOST = re.compile(r"[\w.-]+|\[[\da-fA-F:.]+\]", re.ASCII)
@@ -82,18 +86,21 @@ def run(
     with answer_processes(made, max_requests, low, kinds["long"] + kinds["heavy"]) as views:
         app = web_app(views, tokens=tokens, hosts=hosts, most=max_requests, each=max_requests_per_tenant, about=about)
         if path := tenants or token_file:
-            follow_tokens(path, clients, (tokens, filters), app.renew)
+            TokenFile(path, clients, (tokens, filters), app.renew).follow()
         run_http(app, host, port, Door(max_connections, max_connections_per_address))
 
 
 class _Messages:
     """Standard output that only MCP messages reach: the SDK writes them to ``buffer``.
 
-    Printed texts, such as those of a model, go to `errors`, because they would damage the messages.
+    Other texts go to `errors`, because they would damage the messages: printed texts, and texts that a library in C or
+    another program writes to the descriptor of `output`.
     """
 
     def __init__(self, output: TextIO, errors: TextIO) -> None:
-        self.buffer, self._errors = output.buffer, errors
+        output.flush()
+        self.buffer, self._errors = os.fdopen(os.dup(output.fileno()), "wb"), errors
+        os.dup2(errors.fileno(), output.fileno())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._errors, name)
@@ -184,7 +191,10 @@ def _clients(
     if tenants is not None:
         read = read_tenants(tenants)
         return {token: name for name, (token, _) in read.items()}, {name: its for name, (_, its) in read.items()}
-    token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8-sig").strip())
+    try:
+        token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8-sig").strip())
+    except (OSError, UnicodeDecodeError) as error:  # the text of the error may contain a part of the token
+        raise InvalidInputError(f"{token_file}: the file cannot be read as text ({type(error).__name__})") from None
     return {token: "all"}, {"all": only_with(only, "--filter") if only else None}
 
 
@@ -192,48 +202,72 @@ _Clients = tuple[Mapping[str, str], Mapping[str, Filter | None]]
 """The client of each token, and the filter of each client."""
 
 
-def follow_tokens(
-    path: Path,
-    read: Callable[[], _Clients],
-    started: _Clients,
-    renew: Callable[[Mapping[str, str]], None],
-    seconds: float = LOOKING,
-) -> None:
-    """Call `renew` with the client of each token if the file `path` changes; watch the file in a background thread.
+class TokenFile:
+    """The file of the tokens, read again after each change; a token is refused if its client is in doubt.
 
-    `read` reads the clients from the file; `started` are the clients at the start of the server. A new client, or a
-    client with another filter, needs a restart, because each client has its own part of the index.
+    `read` reads the clients from the file `path`; `started` are the clients at the start of the server. `renew` is
+    called with the client of each new token. A new client, or a client with another filter, is refused until a restart,
+    because each client has its own part of the index. If the file is missing or wrong, every token is refused until the
+    file is right again.
     """
-    served = started[1]
 
-    def following(seen: tuple[int, ...], known: _Clients) -> None:
-        while True:
-            sleep(seconds)
-            if (now := _state(path)) == seen:
-                continue
-            seen = now
-            try:
-                found = read()
-            except (PhasegraphError, OSError, UnicodeDecodeError) as error:
-                warn(f"{path.name} changed but cannot be read; the old tokens stay: {error}", cause=error)
-                continue
-            if found == known:
-                continue
-            known, (tokens, filters) = found, found
-            renew({token: client for token, client in tokens.items() if client in served})
-            _log.info("%s changed: its tokens are in force", path.name)
-            others = [client for client, its in filters.items() if client not in served or its != served[client]]
-            if others:
-                warn(f"{path.name}: restart the server for the new tenants and filters: {', '.join(others)}")
+    def __init__(
+        self, path: Path, read: Callable[[], _Clients], started: _Clients, renew: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        self._path, self._read, self._renew = path, read, renew
+        self._served = _keys(started[1])
+        self._known: object = (started[0], self._served)
+        self._seen: tuple[int, ...] | None = None
+        self._read_at: tuple[int, ...] | None = None
+        self._said = ""
 
-    Thread(target=following, args=((), started), name="phasegraph-tokens", daemon=True).start()
+    def follow(self, seconds: float = LOOKING) -> None:
+        """Call :meth:`look` every `seconds` seconds in a background thread, except for a pipe, whose text is gone."""
+
+        def looking() -> None:
+            while True:
+                sleep(seconds)
+                self.look()
+
+        if self._path.is_file() or not self._path.exists():
+            Thread(target=looking, name="phasegraph-tokens", daemon=True).start()
+
+    def look(self) -> None:
+        """Read the file if it has changed, but not since the last look, because a program may still be writing it."""
+        before, self._seen = self._seen, _state(self._path)
+        if self._seen == self._read_at or self._seen != before:
+            return
+        found, error = outcome_of(self._read)
+        if found is None:
+            if self._said != (said := str(error) or type(error).__name__):
+                self._renew({})
+                _log.error(legible(f"{self._path.name} cannot be read, so every token is refused: {said}"))
+            self._said = said
+            self._known = self._read_at = None  # so that each look reads the file again
+            return
+        self._read_at, self._said = self._seen, ""
+        tokens, keys = found[0], _keys(found[1])
+        if (tokens, keys) == self._known:
+            return
+        self._known = tokens, keys
+        others = [client for client, key in keys.items() if key != self._served.get(client)]
+        self._renew({token: client for token, client in tokens.items() if client not in others})
+        _log.info(legible(f"{self._path.name} changed: its tokens are in force"))
+        if others:
+            asked = "restart the server for the new tenants and filters; refused until then"
+            _log.warning(legible(f"{self._path.name}: {asked}: {', '.join(others)}"))
+
+
+def _keys(filters: Mapping[str, Filter | None]) -> dict[str, str]:
+    """Return the filter of each client as text, because 1 equals True in Python, but not in a filter."""
+    return {client: json.dumps(its, sort_keys=True) for client, its in filters.items()}
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """Return numbers that change whenever the file changes; none if there is no file."""
+    """Return numbers that change whenever the file or its permissions change; none if there is no file."""
     with suppress(OSError):
         found = path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino
     return ()
 
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from phasegraph._support.serialization import deeper
+from phasegraph._support.text import legible
 from phasegraph.apps.server.json_answers import FIELDS, Answers, aside, unknown_fields
 from phasegraph.apps.server.view import UNLIKELY
 from phasegraph.errors import InvalidInputError, StoreError, needed
@@ -86,13 +87,16 @@ def mcp_server(view: Answers, about: str = "") -> Any:
             except errors as error:
                 if isinstance(error.__cause__, ValidationError):
                     await told(name, **arguments)  # refuses the same arguments in fewer and plainer words
+                if isinstance(error.__cause__, errors):
+                    raise error.__cause__ from None  # without the words that the SDK puts in front
                 raise
             if not isinstance(found, tuple):
                 return found
             # Version 1 of the SDK would check each answer by a schema that allows every object, on the event loop.
             return types.CallToolResult(content=list(found[0]), structuredContent=found[1])
 
-    subject = f" The collection: {about.strip().removesuffix('.')}." if about.strip() else ""
+    about = legible(" ".join(about.split()))  # JSON cannot encode some characters of a command line
+    subject = f" The collection: {about.removesuffix('.')}." if about else ""
     confidence = BY_VECTORS if view.has_vectors else BY_WORDS
     said = INSTRUCTIONS + confidence + subject
     made = Strict("phasegraph", instructions=said, log_level="WARNING")  # the SDK logs requests

@@ -180,6 +180,16 @@ class Gate:
             return
         scope[CALLER] = id(app)
         try:
+            await self._answer(app, scope, receive, send)
+        except asyncio.CancelledError:
+            scope[STATUS] = 503
+            with suppress(RuntimeError):  # the answer has begun
+                await _say(send, 503, "the server is stopping; ask again", [(b"retry-after", b"1")])
+            raise
+
+    async def _answer(self, app: Any, scope: Any, receive: Receive, send: Send) -> None:
+        """Read the body of a request, and let `app` answer the request when it is its turn."""
+        try:
             async with asyncio.timeout(self._slowest):
                 body = await _body(receive)
         except TimeoutError:
@@ -200,11 +210,6 @@ class Gate:
             scope[STATUS] = 429
             status, told = (scope["path"] == AGENTS and busy_answer(body, said)) or (429, said)
             await _say(send, status, told, [(b"retry-after", after.encode())])
-        except asyncio.CancelledError:
-            scope[STATUS] = 503
-            with suppress(RuntimeError):  # the answer has begun
-                await _say(send, 503, "the server is stopping; ask again", [(b"retry-after", b"1")])
-            raise
 
     async def _put_off(self, scope: Any) -> None:
         """Wait before a refusal; meanwhile, the server may close this connection to accept a new connection."""
