@@ -174,7 +174,7 @@ passages.
   LanceDB (up to 10,000), drops the rows that do not match, and ranks the other rows. With more than 10,000 rows, or
   with the search type `mmr`, the call fails.
   LlamaIndex's Postgres store also writes keys and values into the text of its query. phasegraph therefore escapes them,
-  so that they cannot become SQL.
+  so that they cannot become SQL. This needs PostgreSQL's default setting `standard_conforming_strings = on`.
 - **BM25.** A BM25 index counts the words of all its documents, so its scores would reveal the other tenant's texts.
   phasegraph therefore builds a new index from the matching documents, once per filter. If phasegraph cannot build this
   index, the call fails: for example, if you use your own BM25 class, or an index that does not store its nodes.

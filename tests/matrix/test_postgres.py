@@ -20,7 +20,7 @@ OWNERS = ["O'Brien", "at :noon", r"C:\x", "7", "acme", "100% x", "100 x"]
 FILTERS = [
     ("==", "O'Brien", 1), ("==", "x' OR '1'='1", 0), ("==", "at :noon", 1), ("==", r"C:\x", 1), ("==", "7", 1),
     ("!=", "7", 6), ("in", ["O'Brien", "7"], 2), ("nin", ["at :noon"], 6), ("text_match", "100%", 1),
-    ("text_match", r":\x", 1),
+    ("text_match", r":\x", 1), (">", "7", 4), ("<=", "7", 3), (">", "x' OR '1'='1", 0),
 ]  # fmt: skip
 
 
@@ -100,6 +100,14 @@ def test_the_value_of_a_filter_does_not_become_sql(index, sql, data):
     attack = owned("x'; DROP TABLE victim; COMMIT; SELECT 1 WHERE '1'='1")
     assert not CalibratedFusionRetriever(vector=index).within(attack).retrieve(data.questions[0])
     assert sql("SELECT CAST(to_regclass('victim') AS text)") == [("victim",)]
+
+
+def test_texts_that_a_user_assigns_to_a_filter_are_escaped_too(index, sql, data):
+    sql("CREATE TABLE assigned (x int)")
+    attack = owned(["acme"], "in")
+    attack.filters[0].value = ("x'); DROP TABLE assigned; COMMIT; SELECT 1 WHERE ('1'='1",)  # and not a list
+    assert not CalibratedFusionRetriever(vector=index).within(attack).retrieve(data.questions[0])
+    assert sql("SELECT CAST(to_regclass('assigned') AS text)") == [("assigned",)]
 
 
 @pytest.mark.parametrize(("operator", "value", "count"), FILTERS)

@@ -170,3 +170,13 @@ def test_a_store_that_answers_but_cannot_look_up_is_warned_about_once():
     with pytest.warns(PhasegraphWarning, match=r"cannot look up passages by id \(ZeroDivisionError\)"):
         deletions.checked(FOUND, {"vector": found}, [])
     deletions.checked(FOUND, {"vector": found}, [])  # a second warning would be an error here
+
+
+def test_a_late_answer_is_not_called_a_store_that_refuses_ids():
+    def late(ids):
+        raise TimeoutError
+
+    deletions = Deletions("graph", HELD, {"vector": late})
+    found = replace(FOUND, source="vector", ids=["p7", "p8", "p9"], payloads={})
+    deletions.checked(FOUND, {"vector": found}, notes := [])  # a warning would be an error here
+    assert notes == ["source 'vector' failed to look up passages (TimeoutError): deleted passages may remain"]

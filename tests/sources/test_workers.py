@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
 
 from phasegraph.sources import Gatherer, SourceSettings
-from phasegraph.sources.workers import WorkerPool
+from phasegraph.sources.workers import WorkerPool, await_on
 
 
 def test_no_job_waits_behind_another(until):
@@ -67,3 +68,14 @@ def test_where_the_system_gives_no_thread_the_source_is_reported_and_the_others_
             gatherer.gather(sources, "who?")
     assert statuses(gatherer.gather(sources, "who?")) == {"a": "ok", "b": "ok"}
     assert gatherer.health["a"].in_flight == 0
+
+
+def test_a_coroutine_for_a_closed_loop_is_closed():
+    async def answer():
+        return 1
+
+    loop, coroutine = asyncio.new_event_loop(), answer()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await_on(loop, coroutine)
+    assert coroutine.cr_frame is None  # closed, so Python does not warn that it was never awaited

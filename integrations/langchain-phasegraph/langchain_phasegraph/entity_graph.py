@@ -336,6 +336,13 @@ class Lookup(HitLookup):
             )
         return cls("mapping", held_by_id(documents))
 
+    @property
+    def waits(self) -> bool:
+        """True if the lookup may wait, for example for a server; False if all documents are in memory."""
+        of_faiss = type(getattr(self.held, "docstore", None)).__name__ == "InMemoryDocstore"
+        in_memory = self.kind in ("none", "mapping") or of_faiss or isinstance(self.held, InMemoryVectorStore)
+        return not in_memory
+
     def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
         """Return the existing documents by id; a plain text is converted to a document."""
         if self.kind == "none":

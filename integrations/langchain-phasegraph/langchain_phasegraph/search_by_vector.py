@@ -38,8 +38,8 @@ def hybrid_settings(store: object, query: str, settings: Mapping[str, Any]) -> d
     Each search therefore gets a copy of the configuration. The copy also asks both parts of the search for as many rows
     as `settings` request; the store's own default is four.
     """
-    config = settings.get("hybrid_search_config") or getattr(postgres_search(store), "hybrid_search_config", None)
-    if config is None:
+    config: Any = settings.get("hybrid_search_config") or getattr(postgres_search(store), "hybrid_search_config", None)
+    if not hasattr(config, "fts_query"):  # None, or the configuration of another kind of store
         return {}
     depth = max(settings.get("k") or 0, settings.get("fetch_k") or 0)
     own = replace(

@@ -419,3 +419,15 @@ def test_more_ids_than_a_statement_can_name_are_deleted_in_parts(monkeypatch):
     assert retriever.delete([f"p{number}" for number in range(5)]) == 5
     assert asked == [2, 2, 1, 2, 2, 1]
     assert len(store.store) == 4
+
+
+@pytest.mark.parametrize("name", ["InMemory", "FAISS L2"])
+def test_a_look_up_in_memory_has_no_time_limit(name, monkeypatch):
+    """A busy machine must not let deleted passages stay, and a change of threads takes time."""
+    monkeypatch.setattr("phasegraph.retrieval.deletions.within", lambda *_: pytest.fail("a look-up in a thread"))
+    store = STORES[name]()
+    retriever = PhaseGraphRetriever.from_vectorstore(store)
+    first = retriever.invoke("Ada")[0].id
+    store.delete([first])
+    with pytest.warns(PhasegraphWarning, match="dropped: their passages are not in the store"):
+        assert first not in [one.id for one in retriever.invoke("Ada")]

@@ -166,3 +166,11 @@ def test_a_filter_value_of_another_type_is_said_once(wanted, said, model):
             assert retriever.invoke(QUERY, config=config) == []
         assert len(heard) == 1
     retriever.invoke(QUERY, config=config)
+
+
+def test_the_hybrid_configuration_of_another_kind_of_store_is_left_alone(model):
+    store = stores("memory", model)
+    store.hybrid_search_config = {"weights": [0.5, 0.5]}  # and not the configuration of a PGVectorStore
+    retriever = PhaseGraphRetriever(vector=store)
+    assert retriever.invoke(QUERY)
+    assert store.hybrid_search_config == {"weights": [0.5, 0.5]}

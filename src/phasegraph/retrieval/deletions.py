@@ -106,6 +106,11 @@ class TimelyLookup:
             raise TimeoutError("the store did not answer in time") from None
 
 
+def timely(look_up: LookUp) -> LookUp:
+    """Return a look-up with a time limit; a look-up in memory does not wait, and is returned unchanged."""
+    return TimelyLookup(look_up) if getattr(look_up, "waits", True) else look_up
+
+
 class Deletions:
     """A comparison of one source's hits with the stores, which contain the present passages.
 
@@ -192,7 +197,7 @@ class Deletions:
                 notes.append(
                     f"source {name!r} failed to look up passages ({type(error).__name__}): deleted passages may remain"
                 )
-                if name in seen:  # a warning about a store that does not answer at all comes from its own source
+                if name in seen and not isinstance(error, TimeoutError):  # else the store itself does not answer
                     self._warn(_NOT_LOOKED_UP, type(error).__name__, name)
                 left = []
                 break

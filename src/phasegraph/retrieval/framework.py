@@ -148,6 +148,11 @@ class HitLookup:
         return self.kind != "none"
 
     @property
+    def waits(self) -> bool:
+        """True if the lookup may wait, for example for a server; False if all hits are in memory."""
+        return self.kind not in ("none", "mapping")
+
+    @property
     def corpus(self) -> Any:
         """The corpus that owns the passages; None if the hits do not come from a corpus."""
         from phasegraph.graph import CorpusLookup

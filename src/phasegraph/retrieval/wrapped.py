@@ -15,7 +15,7 @@ from phasegraph.ranking import Ranking
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.additions import Additions
 from phasegraph.retrieval.attempts import Attempts
-from phasegraph.retrieval.deletions import Deletions, LookUps, TimelyLookup
+from phasegraph.retrieval.deletions import Deletions, LookUps, timely
 from phasegraph.retrieval.filters import within_filter
 from phasegraph.retrieval.reading import HitReader, completed, with_passages
 from phasegraph.retrieval.source_spec import HitFields
@@ -71,12 +71,12 @@ class WrappedSource:
         """
         others = {name: one for name, one in others.items() if one is not self}
         stores = {name: one.live() for name, one in others.items()} if self.held_ids else {}
-        live = {name: TimelyLookup(found) for name, found in stores.items() if found is not None}
+        live = {name: timely(found) for name, found in stores.items() if found is not None}
         narrowed = [name for name in live if others[name].is_narrowed]
         self.deletions = Deletions(self.name, self.held_ids, live, self.access, narrowed)
         if self.names_only:
             texts = {name: one.look_up() for name, one in others.items()}
-            self.look_ups = {name: TimelyLookup(found) for name, found in texts.items() if found is not None}
+            self.look_ups = {name: timely(found) for name, found in texts.items() if found is not None}
 
     def settle(self, *, blocks: bool, awaits: bool) -> None:
         """Decide whether calls search the source synchronously, asynchronously, or both.

@@ -379,9 +379,14 @@ def caller_loop() -> asyncio.AbstractEventLoop | None:
 def await_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Answered]) -> Answered:
     """Run a coroutine on the event loop of another thread, and return its value.
 
-    At the deadline of the running search, cancel the coroutine, and raise TimeoutError.
+    At the deadline of the running search, cancel the coroutine, and raise TimeoutError. If the loop is closed, raise
+    RuntimeError.
     """
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    except RuntimeError:
+        coroutine.close()  # otherwise, Python warns of a coroutine that was never awaited
+        raise
     try:
         return future.result(DEADLINE.get().left())
     finally:

@@ -10,6 +10,7 @@ from llama_index.core import PropertyGraphIndex, VectorStoreIndex
 from llama_index.core.graph_stores.types import PropertyGraphStore
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.schema import BaseNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
@@ -81,6 +82,13 @@ class Lookup(HitLookup):
                 "the nodes, a docstore or a function of ids"
             )
         return made
+
+    @property
+    def waits(self) -> bool:
+        """True if the lookup may wait, for example for a server; False if all nodes are in memory."""
+        if self.kind in ("docstore", "index"):
+            return not isinstance(getattr(self.held, "docstore", self.held), SimpleDocumentStore)
+        return self.kind not in ("none", "mapping")
 
     def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
         """Return the existing nodes by id."""

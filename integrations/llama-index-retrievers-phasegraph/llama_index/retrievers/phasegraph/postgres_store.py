@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from llama_index.core.vector_stores.types import (
@@ -17,6 +18,8 @@ from llama_index.core.vector_stores.types import (
 from phasegraph.retrieval import warn
 
 _LISTS = {FilterOperator.EQ: FilterOperator.IN, FilterOperator.NE: FilterOperator.NIN}
+_NO_NUMBER = "' || '"
+"""SQL that appends an empty text. The store then compares texts of digits as texts."""
 _PATTERNS = (FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE)
 
 
@@ -59,7 +62,8 @@ def in_sql(filters: MetadataFilters) -> MetadataFilters:
     The store puts keys and values between single quotes, and passes the text to SQLAlchemy, which takes ``:name`` for a
     parameter. Without this conversion, a value with a quote would become SQL. The store also converts both sides of a
     comparison to numbers if the value is a text of digits, which fails if another passage has other text under the key.
-    A test for equality with a text therefore becomes a test with a list of one text.
+    A test for equality with a text therefore becomes a test with a list of one text, and the text of another comparison
+    ends with an expression of SQL.
 
     >>> one = MetadataFilter(key="team", value="O'Brien")
     >>> print(in_sql(MetadataFilters(filters=[one])).filters[0].value)
@@ -71,7 +75,7 @@ def in_sql(filters: MetadataFilters) -> MetadataFilters:
 
 def _one_in_sql(one: MetadataFilter) -> MetadataFilter:
     value: Any = one.value
-    operator = one.operator
+    operator, end = one.operator, ""
     if isinstance(value, str):
         if operator in _PATTERNS:
             value = re.sub(r"([\\%_])", r"\\\1", value)  # LIKE reads these characters as a pattern
@@ -79,13 +83,16 @@ def _one_in_sql(one: MetadataFilter) -> MetadataFilter:
             value = json.dumps(value)[1:-1]  # the store puts the value between double quotes of JSON
         elif operator in _LISTS:
             value, operator = [value], _LISTS[operator]
-    quoted = list(map(_quoted, value)) if isinstance(value, list) else _quoted(value)
+        else:
+            end = _NO_NUMBER
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    quoted = list(map(_quoted, value)) if several else _quoted(value, end)
     return MetadataFilter(key=_quoted(one.key), value=quoted, operator=operator)
 
 
-def _quoted(value: Any) -> Any:
+def _quoted(value: Any, end: str = "") -> Any:
     """Return a text without characters that end an SQL text or begin a parameter; other values stay unchanged."""
-    return value.replace("'", "''").replace(":", r"\:") if isinstance(value, str) else value
+    return value.replace("'", "''").replace(":", r"\:") + end if isinstance(value, str) else value
 
 
 def all_nodes(store: Any) -> list[Any]:
