@@ -197,7 +197,8 @@ class Deletions:
                 notes.append(
                     f"source {name!r} failed to look up passages ({type(error).__name__}): deleted passages may remain"
                 )
-                if name in seen and not isinstance(error, TimeoutError):  # else the store itself does not answer
+                # a late store does not answer at all, and a store without look-ups is in the guide's table
+                if name in seen and not isinstance(error, TimeoutError | NotImplementedError):
                     self._warn(_NOT_LOOKED_UP, type(error).__name__, name)
                 left = []
                 break

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from functools import partial
+from io import UnsupportedOperation
 from pathlib import Path
 from threading import Thread
 from time import sleep
@@ -99,8 +100,11 @@ class _Messages:
 
     def __init__(self, output: TextIO, errors: TextIO) -> None:
         output.flush()
-        self.buffer, self._errors = os.fdopen(os.dup(output.fileno()), "wb"), errors
-        os.dup2(errors.fileno(), output.fileno())
+        self.buffer, self._errors = output.buffer, errors
+        with suppress(UnsupportedOperation):  # an output in memory has no descriptor
+            descriptor = output.fileno()
+            self.buffer = os.fdopen(os.dup(descriptor), "wb")
+            os.dup2(errors.fileno(), descriptor)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._errors, name)
