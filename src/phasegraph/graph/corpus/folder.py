@@ -414,11 +414,11 @@ class Folder:
         return sorted((int(one.name), one) for one in found if _NUMBERED.fullmatch(one.name))
 
     def _warn_of_strangers(self) -> None:
-        known = {one for _, one in self._numbered()} | set(self._doubtful())
         for one in sorted((self.path / "changes").glob(f"*/{MANIFEST}")):
-            if one.parent not in known:
+            name = one.parent.name  # the name decides, because another writer may add a change at any time
+            if not _NUMBERED.fullmatch(name) and not name.startswith(_DOUBTFUL):
                 warn(
-                    f"{self.path.name}: changes/{one.parent.name} is not a change of this folder and is ignored. A "
+                    f"{self.path.name}: changes/{name} is not a change of this folder and is ignored. A "
                     "sync service may have created it: compare it with the other changes, then delete it"
                 )
 
